@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pm_evidence.core.numerics import normalised
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, Facts, Role, RunRecord, StageTrace
 
 INF = np.inf
 
@@ -173,11 +173,14 @@ def sides(draw, n_stages, max_blocks=4, **kinds):
     return tuple(draw(blocks(index, n_stages, **kinds)) for index in sorted(indices))
 
 
-# Facts of a run: plain values, texts and lists.
-facts = st.dictionaries(
-    st.sampled_from(["start", "wall", "sizes", "limit"]),
-    st.integers(-(2**40), 2**40) | floats(-1e6, 1e6) | st.just("x") | st.just([1, 2]),
-    max_size=3,
+# Facts of a run that estimates do not depend on.
+facts = st.builds(
+    Facts,
+    n_evaluations=st.integers(0, 2**60),
+    route=st.none() | st.just("importance"),
+    tuning_time=st.none() | floats(0, 1e6) | st.just(np.inf),
+    shared=st.none() | st.just(["x", "y"]),
+    centring=st.none() | st.just({"theta": 0.25}),
 )
 
 

@@ -16,7 +16,6 @@ from pm_evidence.core.checks import (
     check_positive,
     check_text,
     described,
-    missing_members,
     plain_array,
 )
 from pm_evidence.core.contracts import Kernel
@@ -125,15 +124,12 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
         method = _SAMPLERS[default if method == "auto" else method]
     if isinstance(method, type) and hasattr(method, "annealer"):
         method = method()
-    missing = [name for name in _OF_EVERY_SAMPLER if not hasattr(method, name)]
-    if not missing:
-        missing = missing_members(method.annealer, Sampler)
-    if isinstance(method, type) or missing:
+    whole = all(hasattr(method, name) for name in _OF_EVERY_SAMPLER)
+    if isinstance(method, type) or not (whole and isinstance(method.annealer, Sampler)):
         names = ", ".join(map(repr, ("auto", *_SAMPLERS)))
-        lacks = f" without {', '.join(missing)}" if hasattr(method, "annealer") else ""
         raise TypeError(
             f"method must be a name ({names}) or a sampler such as pe.SMC(islands=32), got "
-            f"{described(method)}{lacks}; derive a sampler from pe.extending.Annealer."
+            f"{described(method)}; derive a sampler from pe.extending.Annealer."
         )
     if method.name == AISEL.name and default != AISEL.name:
         raise ValueError(
@@ -144,22 +140,28 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
     return sampler
 
 
-def check_bridge_arguments(
-    chosen: Any, schedule: Any, reference: Any, path: Any, idata_kwargs: Any
-) -> None:
+# Values of those arguments which leave open how a model is annealed.
+USUAL: dict[str, tuple[str, ...]] = {
+    "schedule": ("adaptive",),
+    "reference": ("prior",),
+    "path": ("auto", "geometric"),
+}
+
+
+def not_usual(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of those arguments that do not leave open how a model is annealed."""
+    return [
+        name
+        for name, value in arguments.items()
+        if not isinstance(value, str) or value not in USUAL[name]
+    ]
+
+
+def check_bridge_arguments(chosen: Any, of_annealing: Mapping[str, Any], idata_kwargs: Any) -> None:
     """Raise ValueError if the method is bridge sampling, and has no use for an argument."""
     if not isinstance(chosen, Bridge):
         return
-    usual = {
-        "schedule": (schedule, ("adaptive",)),
-        "reference": (reference, ("prior",)),
-        "path": (path, ("auto", "geometric")),
-    }
-    wrong = {
-        name: value
-        for name, (value, names) in usual.items()
-        if not isinstance(value, str) or value not in names
-    }
+    wrong = {name: of_annealing[name] for name in not_usual(of_annealing)}
     wrong |= {"idata_kwargs": idata_kwargs} if idata_kwargs else {}
     for name, value in wrong.items():
         raise ValueError(

@@ -152,7 +152,7 @@ def bayes_factor(
     warning = with_pointer(found.status, found.message)
     if found.status != Status.OK:
         warn(f"status {found.status!r}: {warning}")
-    spent = int(record.info["n_evaluations"])
+    spent = record.facts.n_evaluations
     return BayesFactor.of(found, warning=warning, n_evaluations=spent, record=record)
 
 

@@ -26,13 +26,13 @@ from pm_evidence.api.arguments import (
     idata_options,
     limits,
     needs_compiled_code,
+    not_usual,
 )
 from pm_evidence.core.checks import check_choice, check_flag
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.digest import keeping
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.records import LogEvidence, RunRecord
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
@@ -44,7 +44,7 @@ from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
-from pm_evidence.runs.rounds import Limits, Run
+from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import anneal_by_routes, expected_evaluations, has_routes, model_target
 from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.planning import Schedule
@@ -241,49 +241,16 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
-    chosen = chosen_sampler(method, default_method(given := find_target(target, model)))
+    given = find_target(target, model)
+    chosen = chosen_sampler(method, default_method(given))
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
-    check_bridge_arguments(chosen, schedule, reference, path, idata_kwargs)
+    of_annealing = {"schedule": schedule, "reference": reference, "path": path}
+    check_bridge_arguments(chosen, of_annealing, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
-    ends = limits(target_mcse, max_time, max_draws, n_draws)
-    run = with_journal(_run_of(chosen, size, schedule, cores, executor, ends), given, locals())
-    open_routes = draws is None and _leaves_open(run, method, schedule, reference, path)
-    is_short = open_routes or isinstance(chosen, Bridge)
-    n = expected_evaluations(chosen.annealer, ends, is_short=is_short)
-    if compile_kwargs or needs_compiled_code(kernel, chosen.annealer, path, reference):
-        n = inf
-    rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
-    with rows, kept, Display(progressbar) as display:
-        with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
-            main, path = with_path(main, chosen.annealer, path)
-        _check_size(main, n_draws, options)
-        if open_routes and has_routes(main):
-            main, record, evidence = anneal_by_routes(run, main, kernel, display, effort_of(main))
-        else:
-            run = run if draws else _with_default_draws(run, chosen, main)
-            main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
-        posterior = posterior_draws(run, record, evidence)
-        if prior is not None:
-            record, evidence = over_prior(run, main, prior, kernel, display, record)
-    warn_of(evidence[0], record)
-    dt = result_of(run, main, record, evidence, posterior, potentials, options)
-    return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
-
-
-def _run_of(
-    chosen: Sampler,
-    size: int,
-    schedule: Any,
-    cores: int | None,
-    executor: Executor | None,
-    ends: Limits,
-) -> Run:
-    """Return the run of a sampler with checked arguments; its seed is not known yet."""
-    return Run(
+    run = Run(
         sampler=chosen.annealer,
         name=chosen.name,
         size=size,
@@ -291,46 +258,54 @@ def _run_of(
         cores=checked_cores(cores),
         executor=checked_executor(executor),
         seed=0,
-        limits=ends,
+        limits=limits(target_mcse, max_time, max_draws, n_draws),
     )
-
-
-def _leaves_open(run: Run, method: Any, schedule: Any, reference: Any, path: Any) -> bool:
-    """Return whether a run may take the cheapest route: the user leaves all of it open."""
-    given = (method, schedule, reference, path)
-    usual = (("auto", "smc"), ("adaptive",), ("prior",), ("auto", "geometric"))
-    left_open = all(
-        isinstance(value, str) and value in names for value, names in zip(given, usual, strict=True)
-    )
-    return left_open and run.limits.target_mcse is not None
-
-
-def _with_default_draws(run: Run, chosen: Sampler, main: Target) -> Run:
-    """Return a run with the number of draws that it begins with if the user gives none."""
-    n_draws = int(chosen.default_draws * effort_of(main))
-    return replace(run, size=chosen.annealer.size(n_draws))
-
-
-def _check_size(target: Target, n_draws: int, options: dict[str, Any]) -> None:
-    check_memory(n_draws, target.n_dim, bytes_each=1 if is_native(target) else 8)
-    check_groups(target, options)
-
-
-def _annealed(
-    run: Run,
-    main: Any,
-    kernel: str | Kernel,
-    chosen: Sampler,
-    reference: Any,
-    display: Display,
-    path: str | Path,
-) -> tuple[Any, RunRecord, list[LogEvidence]]:
-    """Return the target in the coordinates of the draws, the record and its estimates."""
-    if isinstance(chosen, Bridge):
-        return bridge_given(run, main, chosen.idata, kernel, display)
-    starts = starts_from(main, run.sampler.reverse_start)
-    main, moves = with_particles(run, main, kernel, chosen, display.pilot)
-    return anneal_moved(run, main, moves, display, starts, path, reference)
+    numbers = {
+        **of_annealing,
+        "method": method,
+        "draws": draws,
+        "kernel": kernel,
+        "potentials": potentials,
+        "reparameterise": reparameterise,
+        "backend": backend,
+        "target_mcse": target_mcse,
+        "max_draws": max_draws,
+        "compile_kwargs": compile_kwargs,
+    }
+    run = with_journal(run, given, numbers, checkpoint, random_seed)
+    # all is left open, so that the cheapest route may be taken
+    usual = isinstance(method, str) and method in ("auto", "smc") and not not_usual(of_annealing)
+    open_routes = usual and draws is None and run.limits.target_mcse is not None
+    is_short = open_routes or isinstance(chosen, Bridge)
+    n = expected_evaluations(chosen.annealer, run.limits, is_short=is_short)
+    if compile_kwargs or needs_compiled_code(kernel, chosen.annealer, path, reference):
+        n = inf
+    rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
+    with rows, kept, Display(progressbar) as display:
+        with display.compiling():
+            main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
+            main, path = with_path(main, chosen.annealer, path)
+        check_memory(n_draws, main.n_dim, bytes_each=1 if is_native(main) else 8)
+        check_groups(main, options)
+        by_routes = open_routes and has_routes(main)
+        if draws is None and not by_routes:
+            n_usual = int(chosen.default_draws * effort_of(main))
+            run = replace(run, size=chosen.annealer.size(n_usual))
+        if by_routes:
+            found = anneal_by_routes(run, main, kernel, display)
+        elif isinstance(chosen, Bridge):
+            found = bridge_given(run, main, chosen.idata, kernel, display)
+        else:
+            starts = starts_from(main, run.sampler.reverse_start)
+            main, moves = with_particles(run, main, kernel, chosen, display.pilot)
+            found = anneal_moved(run, main, moves, display, starts, path, reference)
+        main, record, evidence = found
+        posterior = posterior_draws(run, record, evidence)
+        if prior is not None:
+            record, evidence = over_prior(run, main, prior, kernel, display, record)
+    warn_of(evidence[0], record)
+    dt = result_of(run, main, record, evidence, posterior, potentials, options)
+    return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
 
 
 def _is_moved(

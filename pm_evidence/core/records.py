@@ -5,9 +5,9 @@ whether an estimate can be relied on; the first that applies is the one that is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,10 +65,6 @@ def with_pointer(status: str, message: str) -> str:
     return f"{message} See {PAGE}#{status}.".lstrip()
 
 
-# Names of these facts in ``RunRecord.info``, and so in the attributes of a stored result.
-_NAME, _OPTIONS, _PREDICTED = "schedule", "schedule_options", "schedule_predicted_variance"
-
-
 @dataclass(frozen=True, slots=True)
 class PathVariance:
     """The variance of the energy along a path, as a step function of the inverse temperature."""
@@ -89,28 +85,6 @@ class UsedSchedule:
     # Variance of the log weights in square nats if every move drew independently, from the
     # variances that the schedule was learnt from; NaN if nothing was learnt
     predicted_variance: float = float("nan")
-
-    def facts(self) -> dict[str, Any]:
-        """Return all but the inverse temperatures as entries of ``RunRecord.info``."""
-        return {
-            _NAME: self.name,
-            _OPTIONS: dict(self.options),
-            _PREDICTED: float(self.predicted_variance),
-        }
-
-    @classmethod
-    def of(cls, beta: Floats, info: Mapping[str, Any]) -> Self:
-        """Return the schedule of a record from its inverse temperatures and its ``info``.
-
-        Results of earlier versions do not say how their schedule was found: its name is then
-        ``"unknown"``.
-        """
-        return cls(
-            beta,
-            str(info.get(_NAME, "unknown")),
-            info.get(_OPTIONS, {}),
-            float(info.get(_PREDICTED, float("nan"))),
-        )
 
 
 _NUMBERS = tuple("eEfFgG%n")  # what the format of a float ends with
@@ -341,6 +315,106 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CrossCheck:
+    """The log evidence of an independent small run, below which an estimate should not lie."""
+
+    log_z: float  # in nats, with its standard error
+    mcse: float
+    # ``"coarse"``, ``"fitted"``, ``"base rates"``, or that of a reference: ``"reference"``
+    kind: str = "reference"
+
+    def __post_init__(self) -> None:
+        if not np.isfinite([self.log_z, self.mcse]).all():
+            raise ValueError(f"a check must have a finite evidence, got {self.log_z}.")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a run knows beside its blocks; None or False where it does not apply.
+
+    Estimates depend on some of these. They are the attributes of a stored result.
+    """
+
+    schedule: UsedSchedule | None = None
+    # Cost: density (or gradient) evaluations, those that were NaN, seconds
+    n_evaluations: int = 0
+    n_nan: int = 0
+    tuning_time: float | None = None
+    sampling_time: float | None = None
+    # The target, and what annealing starts from
+    reference: str | None = None
+    reverse_start: str | None = None  # kind of ``ReverseStarts``, or how islands anneal
+    centring: Mapping[str, float] | None = None  # amount of each partly centred variable
+    log_concave: bool = False
+    log_concave_given: str | None = None  # hyperparameters given which it is
+    log_prior_mass: float | None = None
+    prior_constant: LogEvidence | None = None  # log normalising constant of prior and potentials
+    estimated_likelihood: bool = False
+    stepwise: bool = False  # whether the path has no densities between its stages
+    backend: str | None = None
+    device: str | None = None
+    potentials: str | None = None
+    # What ended the run: ``"max_time"``, ``"max_draws"``, ``"given_draws"`` or ``"interrupted"``,
+    # with the error that was asked for; or only the default error that was not reached
+    stopped_by: str | None = None
+    target_mcse: float | None = None
+    short_of: float | None = None
+    # The survey of the posterior, and the islands
+    n_peaks: int | None = None
+    unbounded: bool = False
+    more_peaks: bool = False
+    relabelled: str | None = None  # names of variables whose components are exchangeable
+    moment_distance: float | None = None
+    chain_correlation: float | None = None
+    small_islands: bool = False  # whether islands have a few particles only
+    # Distinct values that the likelihood took, if they are few, over so many prior draws
+    n_values: int | None = None
+    n_prior_draws: int | None = None
+    # Routes that were taken, the one that the result comes from, and how others check it
+    route: str | None = None
+    routes: Mapping[str, Mapping[str, Any]] | None = None
+    cross_check: CrossCheck | None = None
+    annealed_log_z: float | None = None
+    # An estimated likelihood
+    n_particles: Sequence[int] | None = None
+    n_seeds: Sequence[int] | None = None
+    log_likelihood_variance: float | None = None
+    noise_acceptance: float | None = None
+    tau: float | None = None
+    expected_efficiency: float | None = None
+    # Tempered chains
+    ladders: int | None = None
+    tempering_log_z: Sequence[float] | None = None
+    tempering_prior: Sequence[float] | None = None
+    initial_rounds: int | None = None
+    initial_deviation: float | None = None
+    # Posterior draws that the user gave
+    doubt: str | None = None
+    n_divergent: int | None = None
+    n_chains: int | None = None
+    # Annealing between two models
+    evidences: tuple[LogEvidence, LogEvidence] | None = None
+    shared: Sequence[str] | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """Return all that applies by name, in plain types."""
+        found: dict[str, Any] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and value is not False:
+                found[each.name] = asdict(value) if isinstance(value, LogEvidence) else value
+        found.pop("cross_check", None)
+        if self.schedule is not None:
+            found["schedule"] = self.schedule.name
+            found["schedule_options"] = dict(self.schedule.options)
+            found["schedule_predicted_variance"] = float(self.schedule.predicted_variance)
+        if self.cross_check is not None:
+            found["trial"] = self.cross_check.kind
+            found |= {"trial_log_z": self.cross_check.log_z, "trial_mcse": self.cross_check.mcse}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class RunRecord:
     """A whole run: the schedule, and the blocks of each role."""
 
@@ -349,13 +423,16 @@ class RunRecord:
     blocks: Mapping[Role, Sequence[BlockRecord]]  # blocks of each role that the run has
     # shape (n_stages,): settings of the kernel that moves the population at ``beta[1:]``
     settings: Mapping[str, Floats] = field(default_factory=dict)
-    # Plain facts of the run (seed, versions, times in seconds)
-    info: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = Facts()
 
     @property
     def schedule(self) -> UsedSchedule:
         """The schedule: inverse temperatures, how they were found, and the predicted variance."""
-        return UsedSchedule.of(self.beta, self.info)
+        return self.facts.schedule or UsedSchedule(self.beta, "unknown")
+
+    def stating(self, **facts: Any) -> "RunRecord":
+        """Return the record with some facts changed."""
+        return replace(self, facts=replace(self.facts, **facts))
 
     def of(self, role: Role) -> tuple[BlockRecord, ...]:
         """Return the blocks of a role; empty if the run has none."""

@@ -123,42 +123,6 @@ def moments(
     return sums, products
 
 
-def log_mixture(scale: Floats, base: Floats, offset: Floats) -> Floats:
-    """Return ``log sum_k exp(offset[k] - u_k(x_n))`` of every point, shape ``(n,)``."""
-    out = np.empty(base.shape[1])
-    _log_mixture(scale, base, offset, out)
-    return out
-
-
-def log_columns(scale: Floats, base: Floats, log_density: Floats) -> Floats:
-    """Return ``log sum_n exp(-u_k(x_n) - log_density[n])`` of every state, shape ``(n_states,)``.
-
-    These are estimates of the log normalising constants if the points have that density, up to the
-    number of points.
-    """
-    out = np.empty(len(scale))
-    _log_columns(scale, base, log_density, out)
-    return out
-
-
-def cluster_sums(
-    scale: Floats, base: Floats, offset: Floats, log_density: Floats, cluster: NDArray[np.int64]
-) -> Floats:
-    """Return ``sum_n exp(offset[k] - u_k(x_n) - log_density[n])`` over each cluster's points."""
-    out = np.zeros((int(cluster.max()) + 1, len(scale)))
-    _cluster_sums(scale, base, offset, log_density, cluster, out)
-    return out
-
-
-def projections(
-    scale: Floats, base: Floats, offset: Floats, log_density: Floats, vector: Floats
-) -> Floats:
-    """Return ``sum_k vector[k] exp(offset[k] - u_k(x_n) - log_density[n])``, shape ``(n,)``."""
-    out = np.zeros(base.shape[1])
-    _projections(scale, base, offset, log_density, vector, out)
-    return out
-
-
 @njit
 def _row(base: Any, k: Any) -> Any:
     return base[min(k, base.shape[0] - 1)]
@@ -258,8 +222,10 @@ def _fill(
 
 
 @njit
-def _log_mixture(scale: Any, base: Any, offset: Any, out: Any) -> None:
+def log_mixture(scale: Any, base: Any, offset: Any) -> Any:
+    """Return ``log sum_k exp(offset[k] - u_k(x_n))`` of every point, shape ``(n,)``."""
     n = base.shape[1]
+    out = np.empty(n)
     density = np.empty(_TILE)
     for start in range(0, n, _TILE):
         m = min(start + _TILE, n) - start
@@ -276,11 +242,17 @@ def _log_mixture(scale: Any, base: Any, offset: Any, out: Any) -> None:
                 density[i] += fast_exp(offset[k] - scale[k] * row[i] - top[i])
         for i in range(m):
             top[i] += np.log(density[i])
+    return out
 
 
 @njit
-def _log_columns(scale: Any, base: Any, log_density: Any, out: Any) -> None:
-    weight = np.empty(base.shape[1])
+def log_columns(scale: Any, base: Any, log_density: Any) -> Any:
+    """Return ``log sum_n exp(-u_k(x_n) - log_density[n])`` of every state, shape ``(n_states,)``.
+
+    These are estimates of the log normalising constants if the points have that density, up to the
+    number of points.
+    """
+    out, weight = np.empty(len(scale)), np.empty(base.shape[1])
     for k in range(len(scale)):
         row, top = _row(base, k), -np.inf
         for n in range(weight.size):
@@ -289,29 +261,31 @@ def _log_columns(scale: Any, base: Any, log_density: Any, out: Any) -> None:
         for n in range(weight.size):
             weight[n] = fast_exp(weight[n] - top)
         out[k] = top + np.log(total(weight))
+    return out
 
 
 @njit
-def _cluster_sums(
-    scale: Any, base: Any, offset: Any, log_density: Any, cluster: Any, out: Any
-) -> None:
-    weight = np.empty(base.shape[1])
+def cluster_sums(scale: Any, base: Any, offset: Any, log_density: Any, cluster: Any) -> Any:
+    """Return ``sum_n exp(offset[k] - u_k(x_n) - log_density[n])`` over each cluster's points."""
+    out, weight = np.zeros((cluster.max() + 1, len(scale))), np.empty(base.shape[1])
     for k in range(len(scale)):
         row = _row(base, k)
         for n in range(weight.size):
             weight[n] = fast_exp(offset[k] - scale[k] * row[n] - log_density[n])
         for n in range(weight.size):
             out[cluster[n], k] += weight[n]
+    return out
 
 
 @njit
-def _projections(
-    scale: Any, base: Any, offset: Any, log_density: Any, vector: Any, out: Any
-) -> None:
+def projections(scale: Any, base: Any, offset: Any, log_density: Any, vector: Any) -> Any:
+    """Return ``sum_k vector[k] exp(offset[k] - u_k(x_n) - log_density[n])``, shape ``(n,)``."""
+    out = np.zeros(base.shape[1])
     for k in range(len(scale)):
         row = _row(base, k)
         for n in range(out.size):
             out[n] += vector[k] * fast_exp(offset[k] - scale[k] * row[n] - log_density[n])
+    return out
 
 
 _FIRST = 2  # self-consistent iterations that come first if nothing is known
@@ -344,7 +318,8 @@ class Multistate:
         """``log D_n`` of every point, shape ``(n,)``."""
         s = self.sampled
         offset = np.log(self.counts[s]) - self.log_z[s]
-        return log_mixture(self.scale[s], _rows(self.base, s), offset)
+        found: Floats = log_mixture(self.scale[s], _rows(self.base, s), offset)
+        return found
 
     @cached_property
     def hessian(self) -> Floats:

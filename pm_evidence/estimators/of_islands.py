@@ -1,14 +1,13 @@
 """All estimates of a run of independent islands, or from posterior draws that the user gave."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status
+from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.bar import bridge
 from pm_evidence.estimators.errors import widened, with_error
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
@@ -16,17 +15,20 @@ from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.estimators.ti import power_posterior
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
+    EVERY,
+    GOOD,
     MOMENTS_EXCLUDED,
-    ROUNDING,
-    agreeing,
-    apart,
+    Verdict,
     chain_correlation,
+    contradict,
+    contradiction,
+    judged,
     moment_distance,
     of_uncovered,
-    of_unmixed,
     recommend,
     short_of,
     uncovered,
+    unmixed,
     unseen_share,
 )
 
@@ -44,44 +46,45 @@ _ENOUGH_ISLANDS, _LEAST_SHARE, _BOUND = 8, 0.5, 0.8
 _LEAST_UNSEEN = 2.0
 
 
-def of_islands(
-    blocks: Sequence[BlockRecord],
-    distance: float | None = None,
-    *,
-    correlation: float | None = None,
-    coarse: bool = False,
-) -> list[LogEvidence]:
-    """Return the estimates of independent islands."""
+def of_islands(record: RunRecord) -> list[LogEvidence]:
+    """Return the estimates of independent islands, the recommended one first."""
+    blocks, facts = record.of(Role.FORWARD), record.facts
     work = np.concatenate([block.work for block in blocks])
     stated = np.array([block.relative_variance for block in blocks])
     smc = jarzynski(work, name="smc")
     # a sampler of a user's own may not estimate the variance within its islands
     alone = [] if np.isnan(stated).any() else [_within(single_run(work, stated))]
+    if facts.estimated_likelihood:
+        alone += integrated(record)
     works = [block.bridge for block in blocks if block.bridge is not None]
-    unlike = _unlike(work, stated)
     if len(works) < len(blocks):
-        return [_of_unlike(smc, unlike), *alone]
-    drawn = _stratified([forward for forward, _ in works])
+        return [judged(smc, _unlike(work, stated)), *alone]
     bridged = bridge(works)
-    drawn = of_uncovered(drawn, uncovered(works))
-    if coarse:
+    drawn = of_uncovered(_stratified([forward for forward, _ in works]), uncovered(works))
+    if facts.small_islands:
         share = unseen_share(works)
         bridged, drawn = widened(_not_below(bridged, drawn, works), share), widened(drawn, share)
         smc = of_small_islands(blocks, sum(len(reverse) for _, reverse in works))
     smc, bridged, drawn = _compared(smc, bridged, drawn)
-    differ = distance is not None and distance > MOMENTS_EXCLUDED
-    # where the moments by importance sampling may be wrong, the bridge has to contradict itself too
-    if differ and (drawn.status == Status.OK or bridged.status == Status.INCONSISTENT):
-        smc, bridged = (_of_other_shares(estimate) for estimate in (smc, bridged))
-    if drawn.status != Status.OK:
-        smc, bridged = (of_unmixed(each, correlation, drawn) for each in (smc, bridged))
-    smc, bridged = _of_unlike(smc, unlike), _of_unlike(bridged, unlike)
-    if smc.status == Status.MISSED_MASS and bridged.status == Status.OK:
+    verdicts = [*_of_moments(facts, bridged, drawn), *unmixed(facts.chain_correlation, drawn)]
+    verdicts += _unlike(work, stated)
+    smc, bridged = judged(smc, verdicts), judged(bridged, verdicts)
+    if smc.status == Status.MISSED_MASS:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
-        bridged = replace(bridged, status=smc.status, message=message)
-    if coarse and bridged.status == Status.OK:  # the islands may agree by chance
-        return [bridged, drawn, smc, *alone]
-    return [*recommend([smc, bridged, drawn]), *alone]
+        bridged = judged(bridged, [(GOOD, Status.MISSED_MASS, message)])
+    # the estimates of small islands may agree by chance
+    first = facts.small_islands and bridged.status == Status.OK
+    ranked = [bridged, drawn, smc] if first else recommend([smc, bridged, drawn])
+    if facts.reference not in (None, "prior") and bridged.status != Status.OK:
+        # weights from the prior are bounded by the likelihood; from another reference they may have
+        # a heavy tail, which the spread of a few islands does not show
+        message = (
+            "annealing from a reference may have weights with a heavy tail, and the bridge, which "
+            f"would confirm it, has the status {bridged.status}: {bridged.message}"
+        )
+        verdict = GOOD, Status(bridged.status), message
+        ranked = [judged(e, [verdict]) if e.estimator == "smc" else e for e in ranked]
+    return [*ranked, *alone]
 
 
 def of_small_islands(blocks: Sequence[BlockRecord], n_draws: float = np.inf) -> LogEvidence:
@@ -116,8 +119,8 @@ def _stratified(works: Sequence[Floats]) -> LogEvidence:
     if drawn.status != Status.OK or n < _ENOUGH_ISLANDS:
         return drawn
     share = np.array([len(work) for work in works]) / every.size
-    apart = np.exp([log_mean_exp(-work) - drawn.value for work in works]) - 1.0
-    variance = ((share * apart) ** 2).sum() * n / (n - 1)
+    excess = np.exp([log_mean_exp(-work) - drawn.value for work in works]) - 1.0
+    variance = ((share * excess) ** 2).sum() * n / (n - 1)
     spread = np.sqrt(variance * (n - 1) / chdtri(n - 1, _BOUND))
     if spread >= independent:
         return drawn
@@ -176,73 +179,82 @@ def _compared(
     example if all islands missed a mode. Therefore the larger of the two estimates is trusted.
     """
     route, other = "annealing from the prior", "importance sampling"
-    if drawn.status != Status.OK:
-        remedy = "the weights have a heavy tail, or annealing missed a mode. Use more draws."
-        if drawn.status != Status.NO_SUPPORT and apart(smc, drawn) and smc.value < drawn.value:
-            smc, bridged = (_doubted(estimate, drawn, remedy) for estimate in (smc, bridged))
-        remedy = "the kernel does not mix. Use more draws, longer chains or another kernel."
-        return *agreeing(smc, bridged, route, "the bridge", remedy), drawn
-    smc, bridged = short_of(smc, drawn), short_of(bridged, drawn)
-    remedy = "the islands have wrong weights of the modes. Use the estimate 'importance'."
-    bridged, _ = agreeing(bridged, drawn, "the bridge", other, remedy)
-    remedy = "the fitted density misses a region that the islands found. Use more draws."
-    _, bridged = agreeing(smc, bridged, route, "the bridge", remedy)
-    smc, drawn = agreeing(smc, drawn, route, other, remedy)
-    return smc, bridged, drawn
+    if drawn.status == Status.OK:
+        smc = judged(smc, short_of(smc, drawn))
+        remedy = "the fitted density misses a region that the islands found. Use more draws."
+        bridged = judged(
+            bridged,
+            [
+                *short_of(bridged, drawn),
+                *contradiction(
+                    bridged,
+                    drawn,
+                    "the bridge",
+                    other,
+                    "the islands have wrong weights of the modes. Use the estimate 'importance'.",
+                ),
+                *contradiction(smc, bridged, route, "the bridge", remedy),
+            ],
+        )
+        both = [*contradiction(smc, drawn, route, other, remedy)]
+        return judged(smc, both), bridged, judged(drawn, both)
+    if drawn.status != Status.NO_SUPPORT and contradict(smc, drawn) and smc.value < drawn.value:
+        return _doubted(smc, drawn), _doubted(bridged, drawn), drawn
+    remedy = "the kernel does not mix. Use more draws, longer chains or another kernel."
+    both = [*contradiction(smc, bridged, route, "the bridge", remedy)]
+    return judged(smc, both), judged(bridged, both), drawn
 
 
-def _doubted(estimate: LogEvidence, drawn: LogEvidence, remedy: str) -> LogEvidence:
+def _doubted(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
     """Return an estimate as ``"inconsistent"``: importance sampling, not ok itself, finds more."""
-    if estimate.status != Status.OK:
-        return estimate
     message = (
         f"importance sampling from the fitted density gives {drawn.value:.3f}, and "
-        f"{estimate.estimator} only {estimate.value:.3f}: {remedy}"
+        f"{estimate.estimator} only {estimate.value:.3f}: the weights have a heavy tail, or "
+        "annealing missed a mode. Use more draws."
     )
-    return replace(estimate, status=Status.INCONSISTENT, message=message)
+    return judged(estimate, [(GOOD, Status.INCONSISTENT, message)])
 
 
-def _unlike(work: Floats, stated: Floats) -> float:
-    """Return the variance between islands over that within islands; 0 if it is not too large."""
+def _of_moments(facts: Facts, bridged: LogEvidence, drawn: LogEvidence) -> Iterator[Verdict]:
+    """Yield the verdict on islands whose moments contradict those of importance sampling.
+
+    Where these may be wrong, the bridge has to contradict itself too.
+    """
+    certain = drawn.status == Status.OK or bridged.status == Status.INCONSISTENT
+    if certain and (facts.moment_distance or 0.0) > MOMENTS_EXCLUDED:
+        yield (
+            GOOD,
+            Status.INCONSISTENT,
+            "a mean or a variance of the islands' draws differs significantly from the value by "
+            "importance sampling: the islands have wrong weights of the modes. Use the estimate "
+            "'importance'.",
+        )
+
+
+def _unlike(work: Floats, stated: Floats) -> Iterator[Verdict]:
+    """Yield the verdict on islands that differ far more than each of them tells."""
     if len(work) < 3 or not np.isfinite(work).all():
-        return 0.0
+        return
     expected = float(np.mean(stated))
     ratio = float(work.var(ddof=1)) / expected if expected > 0.0 else 0.0
-    return ratio if ratio > _UNLIKE else 0.0
-
-
-def _of_unlike(estimate: LogEvidence, ratio: float) -> LogEvidence:
-    if not ratio or estimate.status != Status.OK:
-        return estimate
-    message = (
-        f"the variance of the log evidence between islands is {ratio:.0f} times that expected "
-        "from the draws within islands: they hold different parts of the posterior, because the "
-        "kernel does not mix. Use more draws, longer chains (pe.SMC(chain_length=50)), or another "
-        "parametrisation of the model."
-    )
-    return replace(estimate, status=Status.ISLANDS_DIFFER, message=message)
-
-
-def _of_other_shares(estimate: LogEvidence) -> LogEvidence:
-    if estimate.status != Status.OK:
-        return estimate
-    message = (
-        "a mean or a variance of the islands' draws differs significantly from the value by "
-        "importance sampling: the islands have wrong weights of the modes. Use the estimate "
-        "'importance'."
-    )
-    return replace(estimate, status=Status.INCONSISTENT, message=message)
+    if ratio > _UNLIKE:
+        yield (
+            GOOD,
+            Status.ISLANDS_DIFFER,
+            f"the variance of the log evidence between islands is {ratio:.0f} times that expected "
+            "from the draws within islands: they hold different parts of the posterior, because "
+            "the kernel does not mix. Use more draws, longer chains (pe.SMC(chain_length=50)), or "
+            "another parametrisation of the model.",
+        )
 
 
 def _within(alone: LogEvidence) -> LogEvidence:
     """Return the estimate whose error is from within islands, with the status that says so."""
-    if alone.status != Status.OK:
-        return alone
     message = (
         "the error counts the variation within islands, but not the variation between them. Use "
         "the estimate 'smc', whose error counts both."
     )
-    return replace(alone, status=Status.WITHIN_ISLANDS, message=message)
+    return judged(alone, [(GOOD, Status.WITHIN_ISLANDS, message)])
 
 
 def integrated(record: RunRecord) -> list[LogEvidence]:
@@ -251,7 +263,7 @@ def integrated(record: RunRecord) -> list[LogEvidence]:
     There is none if a population has no finite energy, or if the path has no densities between its
     steps, so that there is no derivative to integrate.
     """
-    if record.info.get("stepwise"):
+    if record.facts.stepwise:
         return []
     rows = [
         (np.append(block.trace.energy_mean, mean), np.append(block.trace.energy_var, var))
@@ -289,61 +301,53 @@ def of_given(record: RunRecord) -> list[LogEvidence]:
     smc = of_small_islands(record.of(Role.FORWARD))
     found = recommend([bridged, drawn])
     confirmed = drawn.status == Status.OK and not pareto_k(-forward) > _LIGHT
-    status, message = _verdict(bridged, drawn, smc, record.info, confirmed)
-    if status != Status.OK:
-        found = [_with(estimate, status, message) for estimate in found]
+    verdict = next(_of_draws(bridged, drawn, smc, record.facts, confirmed), None)
+    if verdict is not None:
+        _, status, message = verdict
+        found = [
+            replace(e, status=status, message=message)
+            if e.status == Status.OK
+            else replace(e, status=status, message=f"{message} In addition, {e.message}")
+            for e in found
+        ]
     return [*found, smc]
 
 
-def _verdict(
-    bridged: LogEvidence,
-    drawn: LogEvidence,
-    smc: LogEvidence,
-    info: Mapping[str, Any],
-    confirmed: bool,
-) -> tuple[Status, str]:
-    """Return what contradicts the given draws, as a status and a message."""
+def _of_draws(
+    bridged: LogEvidence, drawn: LogEvidence, smc: LogEvidence, facts: Facts, confirmed: bool
+) -> Iterator[Verdict]:
+    """Yield what contradicts the given draws."""
     for other, name, most in (
         (drawn, "importance sampling from the fitted density", _DIFFERENT),
         (smc, "a small annealing from the prior", DISAGREEMENT),
     ):
-        if other.value > bridged.value and _apart(bridged, other, most):
-            return Status.MISSED_MASS, (
+        if other.value > bridged.value and contradict(bridged, other, most):
+            yield (
+                EVERY,
+                Status.MISSED_MASS,
                 f"{name} gives {other.value:.2f}, and the bridge to the given draws only "
-                f"{bridged.value:.2f}: the draws have missed a part of the posterior. {_ADVICE}"
+                f"{bridged.value:.2f}: the draws have missed a part of the posterior. {_ADVICE}",
             )
-    doubt = info["doubt"]
-    if info["n_divergent"] and not doubt and not confirmed:
+    doubt = facts.doubt
+    if facts.n_divergent and not doubt and not confirmed:
         doubt = (
-            f"{info['n_divergent']} draws ended in a divergence, and the weights of importance "
+            f"{facts.n_divergent} draws ended in a divergence, and the weights of importance "
             "sampling, which could confirm them, have a heavy tail"
         )
     if doubt:
         message = f"the given draws may not be from the posterior: {doubt}. {_ADVICE}"
-        return Status.DOUBTFUL_DRAWS, message
+        yield EVERY, Status.DOUBTFUL_DRAWS, message
     if drawn.status == Status.OK:
         seen = ""
-        if _apart(bridged, drawn, _DIFFERENT):
+        if contradict(bridged, drawn, _DIFFERENT):
             seen = f"it gives {drawn.value:.3f}, and the bridge to the draws {bridged.value:.3f}"
-        elif info.get("moment_distance", 0.0) > MOMENTS_EXCLUDED:
+        elif (facts.moment_distance or 0.0) > MOMENTS_EXCLUDED:
             seen = "a mean or a variance of the draws differs significantly from its value"
         if seen:
-            return Status.INCONSISTENT, (
+            yield (
+                EVERY,
+                Status.INCONSISTENT,
                 "the given draws contradict importance sampling from the density that is fitted "
                 f"to them: {seen}. Modes have wrong weights, or the draws are of another model or "
-                f"data. {_ADVICE}"
+                f"data. {_ADVICE}",
             )
-    return Status.OK, ""
-
-
-def _apart(bridged: LogEvidence, other: LogEvidence, most: float) -> bool:
-    """Return whether another estimate is more than ``most`` errors from the bridge."""
-    distance = abs(bridged.value - other.value)
-    return distance > most * float(np.hypot(bridged.mcse, other.mcse)) + ROUNDING
-
-
-def _with(estimate: LogEvidence, status: Status, message: str) -> LogEvidence:
-    """Return an estimate with a status, and with what its own status says."""
-    if estimate.status != Status.OK:
-        message = f"{message} In addition, {estimate.message}"
-    return replace(estimate, status=status, message=message)

@@ -1,6 +1,6 @@
 """All estimates of a run of independent paths, of one model or between two."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,16 +20,20 @@ from pm_evidence.estimators.cumulant import (
 from pm_evidence.estimators.errors import Spread, combined, interval
 from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse
 from pm_evidence.estimators.verdicts import (
+    GOOD,
     ROUNDING,
+    Verdict,
     agreeing,
+    contradict,
+    judged,
     of_uncovered,
-    of_unmixed,
     short_of,
     short_of_target,
     times,
     uncovered,
+    unfinished,
+    unmixed,
 )
-from pm_evidence.estimators.verdicts import apart as contradict
 
 Floats = NDArray[np.float64]
 
@@ -67,20 +71,18 @@ def one_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward paths alone."""
     work = record.work(Role.FORWARD)
     mean, drawn = with_check(jarzynski(work), record)
-    instead = first_of(mean, drawn)
-    if instead is not None:
-        return [instead, mean, lower_bound(work), *drawn[:-1]]
-    return [mean, lower_bound(work), *drawn]
+    return _ranked(mean, [lower_bound(work)], drawn)
 
 
 def two_sided(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of forward and reverse paths."""
     forward, reverse = record.work(Role.FORWARD), record.work(Role.REVERSE)
-    origin = record.origin
+    origin, facts = record.origin, record.facts
     both = bar(forward, reverse, reverse_blocks=origin)
     met = forward[np.isfinite(forward)]  # reverse paths cannot have weight zero
-    there = _checked_by_reversal(jarzynski(forward), -forward, -reverse, both)
-    back = _checked_by_reversal(jarzynski_reverse(reverse, blocks=origin), reverse, met, both)
+    there, back = jarzynski(forward), jarzynski_reverse(reverse, blocks=origin)
+    there = judged(there, _by_reversal(there, -forward, -reverse, both))
+    back = judged(back, _by_reversal(back, reverse, met, both))
     remedy = "the kernel does not mix. Use more stages, better starts or another kernel."
     there, back = agreeing(there, back, "forward annealing", "reverse annealing", remedy)
     if record.of(Role.ISLAND):
@@ -88,28 +90,21 @@ def two_sided(record: RunRecord) -> list[LogEvidence]:
         # be reported
         smc = jarzynski(record.work(Role.ISLAND), name="smc")
         both, _ = agreeing(both, smc, "annealing in both directions", "smc", remedy)
-        annealed = record.info.get("reverse_start") == "annealed"
-        if annealed and both.status == Status.OK and there.status == Status.DOMINATED:
-            both = replace(both, status=Status.DOMINATED, message=_SAME_MODES)
+        if facts.reverse_start == "annealed" and there.status == Status.DOMINATED:
+            both = judged(both, [(GOOD, Status.DOMINATED, _SAME_MODES)])
     both, drawn = with_check(both, record)
-    if drawn and Status.OK not in (drawn[-1].status, there.status):
-        both = of_unmixed(both, record.info.get("chain_correlation"), drawn[-1], _OTHER_STARTS)
-    if Status.INCONSISTENT in (there.status, back.status) and both.status == Status.OK:
-        both = replace(both, status=Status.INCONSISTENT, message=there.message)
+    if drawn and there.status != Status.OK:
+        both = judged(both, unmixed(facts.chain_correlation, drawn[-1], _OTHER_STARTS))
+    if Status.INCONSISTENT in (there.status, back.status):
+        both = judged(both, [(GOOD, Status.INCONSISTENT, there.message)])
     others = [histogram(forward, reverse, reverse_blocks=origin), there, back]
     if np.isfinite(forward).all():
-        others += [
-            cumulant(forward, reverse, reverse_blocks=origin),
-            cumulant_forward(forward),
-        ]
+        others += [cumulant(forward, reverse, reverse_blocks=origin), cumulant_forward(forward)]
     others.append(cumulant_reverse(reverse, blocks=origin))
-    checked = [_checked_by(both, other) for other in others]
-    exact = record.info.get("reverse_start") == "exact"
+    checked = [judged(other, _beside(both, other)) for other in others]
+    exact = facts.reverse_start == "exact"
     bounds = lower_bound(forward), upper_bound(reverse, blocks=origin, exact=exact)
-    instead = first_of(both, drawn)
-    if instead is not None:
-        return [instead, both, *checked, *bounds, *drawn[:-1]]
-    return [both, *checked, *bounds, *drawn]
+    return _ranked(both, [*checked, *bounds], drawn)
 
 
 def with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
@@ -126,7 +121,7 @@ def with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, l
         drawn = of_uncovered(drawn, uncovered(works))
     if drawn.status == Status.OK:
         remedy = "the fitted density misses a region that the paths found. Use more draws."
-        estimate = short_of(estimate, drawn)
+        estimate = judged(estimate, short_of(estimate, drawn))
         estimate, drawn = agreeing(estimate, drawn, "annealing", "importance sampling", remedy)
     others = [bridge(works)] if record.of(Role.ISLAND) else []
     return estimate, [*others, drawn]
@@ -143,10 +138,20 @@ def first_of(estimate: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | N
     return replace(drawn[-1], message=message)
 
 
-def _checked_by_reversal(
+def _ranked(
+    first: LogEvidence, others: list[LogEvidence], drawn: list[LogEvidence]
+) -> list[LogEvidence]:
+    """Return all estimates, the recommended one first."""
+    instead = first_of(first, drawn)
+    if instead is None:
+        return [first, *others, *drawn]
+    return [instead, first, *others, *drawn[:-1]]
+
+
+def _by_reversal(
     estimate: LogEvidence, log_weight: Floats, log_other: Floats, both: LogEvidence
-) -> LogEvidence:
-    """Return an exponential average, as ``"heavy_tail"`` if the other direction shows that it is.
+) -> Iterator[Verdict]:
+    """Yield the verdict on an exponential average whose tail the other direction shows.
 
     The mean weight of the other direction's paths over that of this direction's is the inverse of
     the effective share of paths. If the paths of the largest weights were not sampled, the weights
@@ -154,40 +159,40 @@ def _checked_by_reversal(
     of the end where those weights are large.
     """
     if estimate.status != Status.OK or not np.isfinite(both.value):
-        return estimate
-    value = log_mean_exp(log_weight)
-    effective = len(log_weight) * float(np.exp(value - log_mean_exp(log_other)))
-    if effective >= min(_LEAST_EFFECTIVE_PATHS, 0.5 * len(log_weight)):
-        return estimate
-    message = (
-        "the paths of the other direction show that the effective number of paths is only about "
-        f"{effective:.1f} of {len(log_weight)}: the error cannot be trusted. Use the estimate "
-        "'bar', or more stages."
-    )
-    return replace(estimate, status=Status.HEAVY_TAIL, message=message)
+        return
+    n = len(log_weight)
+    effective = n * float(np.exp(log_mean_exp(log_weight) - log_mean_exp(log_other)))
+    if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
+        yield (
+            GOOD,
+            Status.HEAVY_TAIL,
+            "the paths of the other direction show that the effective number of paths is only "
+            f"about {effective:.1f} of {n}: the error cannot be trusted. Use the estimate 'bar', "
+            "or more stages.",
+        )
 
 
-def _checked_by(both: LogEvidence, other: LogEvidence) -> LogEvidence:
-    """Return an estimate from the same work, as ``"inconsistent"`` if it contradicts Bennett's.
+def _beside(both: LogEvidence, other: LogEvidence) -> Iterator[Verdict]:
+    """Yield the verdict on an estimate from the same work that contradicts Bennett's.
 
     This is the test of Hausman (1978): the variance of the difference between an efficient estimate
     and another one is the difference of their variances.
     """
-    if other.status != Status.OK:
-        return other
     if both.status != Status.OK:
-        return replace(other, status=both.status, message=both.message)
+        yield GOOD, Status(both.status), both.message
+    if not both.status == other.status == Status.OK:
+        return
     least = _LEAST_DIFFERENCE * both.mcse
     error = float(np.sqrt(max(other.mcse**2 - both.mcse**2, least**2)))
     distance = abs(both.value - other.value)
-    if distance <= _EXCLUDED * error + ROUNDING:
-        return other
-    message = (
-        f"the estimate differs from bar by {distance:.3f} nats, {times(distance, error)} standard "
-        "errors of the difference: the paths of the largest weights were not sampled. Use the "
-        "estimate 'bar'."
-    )
-    return replace(other, status=Status.INCONSISTENT, message=message)
+    if not distance <= _EXCLUDED * error + ROUNDING:
+        yield (
+            GOOD,
+            Status.INCONSISTENT,
+            f"the estimate differs from bar by {distance:.3f} nats, {times(distance, error)} "
+            "standard errors of the difference: the paths of the largest weights were not sampled. "
+            "Use the estimate 'bar'.",
+        )
 
 
 def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
@@ -241,19 +246,23 @@ def of_pair(record: RunRecord) -> list[LogEvidence]:
     there, back = (_origin(record.of(role)) for role in (Role.FORWARD, Role.REVERSE))
     both = bar(forward, reverse, forward_blocks=there, reverse_blocks=back)
     one_way = jarzynski(forward, blocks=there), jarzynski_reverse(reverse, blocks=back)
-    apart = two_evidences(record)
-    both = _checked(_confirmed(both, [*one_way, apart]), record)
-    if both.status == Status.INCONSISTENT and apart.status == Status.OK:
-        apart = replace(apart, status=both.status, message=both.message)
-    found = [both, apart] if _is_better(both, apart) else [apart, both]
-    if "short_of" in record.info:
-        found[0] = short_of_target(found[0], record.info["short_of"])
-    if "stopped_by" in record.info:
-        found[0] = _unfinished(found[0], record.info["target_mcse"])
-    others = [histogram(forward, reverse, forward_blocks=there, reverse_blocks=back)]
-    if not np.isfinite(forward).any():  # there is no work density then
-        others = []
-    others = [replace(each, status=both.status, message=both.message) for each in others]
+    separate = two_evidences(record)
+    both = _confirmed(both, [*one_way, separate])
+    both = judged(both, _of_evidences(both, separate, record))
+    if both.status == Status.INCONSISTENT:
+        separate = judged(separate, [(GOOD, Status.INCONSISTENT, both.message)])
+    better = both.status == Status.OK and both.mcse <= separate.mcse
+    found = [both, separate] if better or separate.status != Status.OK else [separate, both]
+    facts = record.facts
+    if facts.short_of is not None:
+        found[0] = short_of_target(found[0], facts.short_of)
+    wanted = 0.0 if facts.target_mcse is None else facts.target_mcse
+    if facts.stopped_by is not None and not found[0].mcse <= wanted:
+        found[0] = unfinished(found[0], facts.stopped_by, wanted)
+    others = []
+    if np.isfinite(forward).any():  # there is no work density otherwise
+        density = histogram(forward, reverse, forward_blocks=there, reverse_blocks=back)
+        others = [replace(density, status=both.status, message=both.message)]
     return [*found, *others, *one_way]
 
 
@@ -265,72 +274,48 @@ def _confirmed(both: LogEvidence, others: Sequence[LogEvidence]) -> LogEvidence:
     the same in both directions, and the test counts them several times. They do not matter if each
     direction alone, and the two separate evidences, are reliable and agree with the estimate.
     """
-    if both.status == Status.NO_OVERLAP:
-        message = (
-            f"the posteriors of the models hardly overlap, also after annealing. {_ADVICE_PAIR}"
-        )
-        return replace(both, message=message)
-    if both.status != Status.INCONSISTENT:
-        return both
     if all(each.status == Status.OK and not contradict(both, each) for each in others):
-        return replace(both, status=Status.OK, message="")
-    message = (
+        both = judged(both, [((Status.INCONSISTENT,), Status.OK, "")])
+    hardly = f"the posteriors of the models hardly overlap, also after annealing. {_ADVICE_PAIR}"
+    violated = (
         "the work at the posterior draws of the two models violates the fluctuation theorem: some "
         "of the draws are not from the posterior, or miss a part of it. Leave idata out, or pass "
         f"better draws. {_ADVICE_PAIR}"
     )
-    return replace(both, message=message)
+    messages = ((Status.NO_OVERLAP, hardly), (Status.INCONSISTENT, violated))
+    return judged(both, [((status,), status, message) for status, message in messages])
 
 
-def _unfinished(found: LogEvidence, target_mcse: float) -> LogEvidence:
-    """Return the recommended estimate, unless its error is larger than asked for."""
-    if found.status != Status.OK or found.mcse <= target_mcse:
-        return found
-    message = (
-        f"the error is {found.mcse:.3g} nats and not {target_mcse:.3g}, because it is limited by "
-        "the posterior draws of the models. Pass more of them in idata, or accept the error."
-    )
-    return replace(found, status=Status.MAX_DRAWS, message=message)
-
-
-def _is_better(both: LogEvidence, apart: LogEvidence) -> bool:
-    """Return whether paths between the models are recommended before two evidences."""
-    if apart.status != Status.OK:
-        return True
-    return both.status == Status.OK and both.mcse <= apart.mcse
+def _of_evidences(both: LogEvidence, separate: LogEvidence, record: RunRecord) -> Iterator[Verdict]:
+    """Yield the verdicts of the two separate evidences on Bennett's estimate."""
+    assert record.facts.evidences is not None
+    for evidence, which in zip(record.facts.evidences, ("first", "second"), strict=True):
+        if evidence.status not in _SOUND:
+            yield (
+                GOOD,
+                Status(evidence.status),
+                f"the posterior draws of the {which} model cannot be relied on, because the status "
+                f"of its own evidence is {evidence.status}: {evidence.message}",
+            )
+    if contradict(both, separate):
+        error = float(np.hypot(both.mcse, separate.mcse))
+        distance = abs(both.value - separate.value)
+        yield (
+            GOOD,
+            Status.INCONSISTENT,
+            f"annealing between the models gives {both.value:.3f}, and two separate coarse "
+            f"evidences differ by {separate.value:.3f}, which is {times(distance, error)} combined "
+            "standard errors away: the draws of one posterior miss a part of it. "
+            f"{_ADVICE_PAIR}",
+        )
 
 
 def two_evidences(record: RunRecord) -> LogEvidence:
     """Return the difference of the two coarse log evidences, which are independent."""
-    first, second = (LogEvidence(**fields) for fields in record.info["evidences"])
-    return replace(difference(first, second), estimator="two_evidences")
+    assert record.facts.evidences is not None
+    return replace(difference(*record.facts.evidences), estimator="two_evidences")
 
 
 def _origin(blocks: Sequence[BlockRecord]) -> NDArray[np.int64]:
     """Return the group of posterior draws that each path started from, shape ``(n_paths,)``."""
     return np.concatenate([np.asarray(block.origin) for block in blocks])
-
-
-def _checked(both: LogEvidence, record: RunRecord) -> LogEvidence:
-    """Return Bennett's estimate, unless its status is ok although something contradicts it."""
-    if both.status != Status.OK:
-        return both
-    evidences = [LogEvidence(**fields) for fields in record.info["evidences"]]
-    for evidence, which in zip(evidences, ("first", "second"), strict=True):
-        if evidence.status not in _SOUND:
-            message = (
-                f"the posterior draws of the {which} model cannot be relied on, because the status "
-                f"of its own evidence is {evidence.status}: {evidence.message}"
-            )
-            return replace(both, status=evidence.status, message=message)
-    apart = two_evidences(record)
-    error = float(np.hypot(both.mcse, apart.mcse))
-    if not contradict(both, apart):
-        return both
-    distance = abs(both.value - apart.value)
-    message = (
-        f"annealing between the models gives {both.value:.3f}, and two separate coarse evidences "
-        f"differ by {apart.value:.3f}, which is {times(distance, error)} combined standard errors "
-        f"away: the draws of one posterior miss a part of it. {_ADVICE_PAIR}"
-    )
-    return replace(both, status=Status.INCONSISTENT, message=message)

@@ -19,17 +19,13 @@ from pm_evidence.estimators.of_islands import integrated, of_given, of_islands
 from pm_evidence.estimators.of_paths import difference, of_pair, one_sided, two_sided
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from pm_evidence.estimators.verdicts import (
-    beside_bridge,
-    beyond_annealing,
+    judged,
     known,
-    of_few_values,
-    of_more_peaks,
+    of_facts,
     of_noise,
+    of_survey,
     short_of_target,
-    short_of_trial,
-    unbounded,
     unfinished,
-    with_stage,
 )
 
 Estimator = Callable[[], LogEvidence]
@@ -44,90 +40,58 @@ def estimates(record: RunRecord) -> list[LogEvidence]:
 
     The estimates depend on the record alone: facts of the run that change them, such as the noise
     of an estimated likelihood, the limit that ended the run, or the normalising constant of a prior
-    with potentials, are entries of ``record.info``.
+    with potentials, are in ``record.facts``.
     """
     found = _before_the_constant(record)
-    first = found[:1] if "prior_constant" in record.info else found
+    first = found if record.facts.prior_constant is None else found[:1]
     return [_relative(estimate, record) for estimate in first]
 
 
 def applicable(record: RunRecord) -> Mapping[str, Estimator]:
     """Return every estimator that can be computed from a record, by name."""
-    found = _before_the_constant(record)
+    reported = {
+        each.estimator: partial(_relative, each, record) for each in _before_the_constant(record)
+    }
     others = {
         name: partial(_computed, estimator, record) for name, estimator in _others(record).items()
     }
-    reported = {each.estimator: partial(_relative, each, record) for each in found}
     return {**reported, **{name: each for name, each in others.items() if name not in reported}}
 
 
 def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of the path, with the verdicts of the run's facts."""
-    info = record.info
-    if "evidences" in info:
+    facts = record.facts
+    if facts.evidences is not None:
         return of_pair(record)
+    found = [judged(each, of_facts(each, record)) for each in _of_blocks(record)]
+    if facts.short_of is not None:
+        found[0] = short_of_target(found[0], facts.short_of)
+    if facts.stopped_by is not None and facts.target_mcse is not None:
+        found[0] = unfinished(found[0], facts.stopped_by, facts.target_mcse)
+    return [of_noise(estimate, facts) for estimate in found]
+
+
+def _of_blocks(record: RunRecord) -> list[LogEvidence]:
+    """Return the estimates of the blocks, which depend on what these are."""
     if record.tempered:
-        found = of_tempering(record)
-    elif record.of(Role.GIVEN):
-        found = of_given(record)
-    elif record.of_islands:
-        found = of_islands(
-            record.of(Role.FORWARD),
-            info.get("moment_distance"),
-            correlation=info.get("chain_correlation"),
-            coarse=bool(info.get("coarse")),
-        )
-        if info.get("reference"):
-            found = beside_bridge(found)
-        if info.get("estimated_likelihood"):
-            found += integrated(record)
-    elif not record.of(Role.REVERSE):
-        found = one_sided(record)
-    else:
-        found = two_sided(record)
-    if info.get("unbounded"):
-        found = [unbounded(estimate) for estimate in found]
-    if info.get("more_peaks"):
-        found = [of_more_peaks(estimate, info["n_peaks"]) for estimate in found]
-    if info.get("stepwise"):
-        found = [with_stage(estimate, record.of(Role.FORWARD)) for estimate in found]
-    if "trial_log_z" in info:
-        kind = info.get("trial", info.get("reference", "base rates"))
-        trial = info["trial_log_z"], info["trial_mcse"], kind
-        found = [short_of_trial(estimate, *trial) for estimate in found]
-    if "n_values" in info:
-        seen = info["n_values"], info["n_prior_draws"]
-        found = [of_few_values(estimate, *seen) for estimate in found]
-    if "annealed_log_z" in info:
-        found = [beyond_annealing(estimate, info["annealed_log_z"]) for estimate in found]
-    if "short_of" in info:
-        found[0] = short_of_target(found[0], info["short_of"])
-    if "stopped_by" in info:
-        found[0] = unfinished(found[0], info["stopped_by"], info["target_mcse"])
-    return [_of_noise(estimate, record) for estimate in found]
-
-
-def _of_noise(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
-    known = "log_likelihood_variance" in record.info
-    return of_noise(estimate, record.info) if known else estimate
+        return of_tempering(record)
+    if record.of(Role.GIVEN):
+        return of_given(record)
+    if record.of_islands:
+        return of_islands(record)
+    return two_sided(record) if record.of(Role.REVERSE) else one_sided(record)
 
 
 def _relative(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
     """Return an estimate relative to the prior, where potentials belong to that, if it is known."""
-    constant = record.info.get("prior_constant")
-    if constant is not None:
-        estimate = difference(estimate, LogEvidence(**constant))
-    return known(estimate)
+    constant = record.facts.prior_constant
+    return known(estimate if constant is None else difference(estimate, constant))
 
 
 def _computed(estimator: Estimator, record: RunRecord) -> LogEvidence:
     """Return an estimate that the run does not report, with the verdicts of the run's facts."""
-    found = estimator()
-    if record.info.get("unbounded"):
-        found = unbounded(found)
-    if record.info.get("more_peaks"):
-        found = of_more_peaks(found, record.info["n_peaks"])
-    return _relative(_of_noise(found, record), record)
+    found = judged(estimator(), of_survey(record.facts))
+    return _relative(of_noise(found, record.facts), record)
 
 
 def _others(record: RunRecord) -> dict[str, Estimator]:
@@ -144,7 +108,7 @@ def _others(record: RunRecord) -> dict[str, Estimator]:
     if finite:
         found["cumulant_forward"] = partial(cumulant_forward, forward)
     if record.of(Role.REVERSE):
-        exact = record.info.get("reverse_start") == "exact"
+        exact = record.facts.reverse_start == "exact"
         found |= {
             "bar": partial(bar, forward, reverse, reverse_blocks=origin),
             "histogram": partial(histogram, forward, reverse, reverse_blocks=origin),

@@ -1,6 +1,6 @@
 """All estimates of a run of tempered chains, and whether the chains mixed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from pm_evidence.estimators.of_paths import first_of, with_check
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
 from pm_evidence.estimators.ti import ti, ti_rb
-from pm_evidence.estimators.verdicts import apart, times
+from pm_evidence.estimators.verdicts import GOOD, Verdict, contradict, judged, times
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -71,11 +71,17 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     states = _states(record)
     found = {name: estimator() for name, estimator in _reported(record, states).items()}
     name, first = next(iter(found.items()))
-    first, annealed = _compared(first, jarzynski(record.work(Role.FORWARD), name="smc"))
-    first = _of_drift(_of_restarts(first, states), record, states)
+    annealed = jarzynski(record.work(Role.FORWARD), name="smc")
+    verdicts = [*_of_populations(first, annealed)]
+    if annealed.value < first.value:
+        annealed = judged(annealed, verdicts)
+    else:
+        first = judged(first, verdicts)
+    first = judged(first, _of_restarts(states))
+    first = judged(first, _of_drift(first, record, states))
     first = _of_initial_iterations(first, record)
     first, drawn = with_check(first, record)
-    others = [_beside(first, estimate) for key, estimate in found.items() if key != name]
+    others = [judged(each, _beside(first, each)) for key, each in found.items() if key != name]
     instead = first_of(first, drawn) or _smaller(first, drawn)
     if instead is not None:
         return [instead, first, *others, annealed, *drawn[:-1]]
@@ -93,7 +99,7 @@ def others_of_tempering(record: RunRecord) -> Mapping[str, Callable[[], LogEvide
             for rule in ("riemann", "trapezoid")
         },
     }
-    if "tempering_log_z" in record.info:
+    if record.facts.tempering_log_z is not None:
         log_z, prior = _weights(record)
         found["ts"] = partial(ts, states.rung, log_z, prior=prior, groups=groups)
     return found
@@ -110,7 +116,7 @@ def _reported(record: RunRecord, states: _States) -> dict[str, Callable[[], LogE
         ),
         "ti": partial(ti, *arguments, rule="corrected", groups=groups),
     }
-    if "tempering_log_z" not in record.info:
+    if record.facts.tempering_log_z is None:
         return {"mbar": multistate, **rest}
     log_z, prior = _weights(record)
     return {
@@ -123,9 +129,8 @@ def _reported(record: RunRecord, states: _States) -> dict[str, Callable[[], LogE
 
 def _weights(record: RunRecord) -> tuple[Floats, Floats]:
     """Return the log normalising constants and the prior by which chains drew temperatures."""
-    names = ("tempering_log_z", "tempering_prior")
-    log_z, prior = (np.array(record.info[name], float) for name in names)
-    return log_z, prior
+    facts = record.facts
+    return np.array(facts.tempering_log_z, float), np.array(facts.tempering_prior, float)
 
 
 def _states(record: RunRecord) -> _States:
@@ -164,50 +169,48 @@ def _smaller(first: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None
     return replace(drawn[-1], message=message)
 
 
-def _compared(first: LogEvidence, annealed: LogEvidence) -> tuple[LogEvidence, LogEvidence]:
-    """Return the estimates of tempering and of the small populations that chains start from.
+def _of_populations(first: LogEvidence, annealed: LogEvidence) -> Iterator[Verdict]:
+    """Yield the verdict on the smaller estimate, of tempering or of populations it starts from.
 
     The mean evidence of populations is unbiased and never negative, so that it rarely exceeds the
     true one by far. It can be far too low, and small populations often are.
     """
-    if not (first.status == annealed.status == Status.OK and apart(first, annealed)):
-        return first, annealed
+    if not (first.status == annealed.status == Status.OK and contradict(first, annealed)):
+        return
     message = (
         f"{first.estimator} gives {first.value:.3f}, and the populations that chains start from "
         f"{annealed.value:.3f}: "
     )
     if annealed.value < first.value:
         message += f"these are too small to find all modes. Use the estimate '{first.estimator}'."
-        return first, replace(annealed, status=Status.INCONSISTENT, message=message)
-    message += (
-        "chains left out a part of the target. Use more draws, or a kernel that mixes faster."
-    )
-    return replace(first, status=Status.INCONSISTENT, message=message), annealed
+    else:
+        message += (
+            "chains left out a part of the target. Use more draws, or a kernel that mixes faster."
+        )
+    yield GOOD, Status.INCONSISTENT, message
 
 
-def _beside(first: LogEvidence, other: LogEvidence) -> LogEvidence:
-    """Return an estimate from the same states, as ``"inconsistent"`` if it contradicts the first.
+def _beside(first: LogEvidence, other: LogEvidence) -> Iterator[Verdict]:
+    """Yield the verdict on an estimate from the same states that contradicts the first one.
 
     Stepping stones and mean energies use the states of one or two temperatures for each step, and
     need temperatures that are closer together.
     """
-    if not (first.status == other.status == Status.OK and apart(first, other)):
-        return other
-    message = (
-        f"the estimate differs from {first.estimator} by {abs(first.value - other.value):.3f} "
-        "nats, by far more than its error: neighbouring temperatures are too far apart for it. "
-        f"Use the estimate '{first.estimator}', or more temperatures."
-    )
-    return replace(other, status=Status.INCONSISTENT, message=message)
+    if first.status == other.status == Status.OK and contradict(first, other):
+        yield (
+            GOOD,
+            Status.INCONSISTENT,
+            f"the estimate differs from {first.estimator} by {abs(first.value - other.value):.3f} "
+            "nats, by far more than its error: neighbouring temperatures are too far apart for it. "
+            f"Use the estimate '{first.estimator}', or more temperatures.",
+        )
 
 
-def _of_restarts(estimate: LogEvidence, states: _States) -> LogEvidence:
-    """Return an estimate, as ``"not_mixed"`` if chains hardly came from reference to target."""
+def _of_restarts(states: _States) -> Iterator[Verdict]:
+    """Yield the verdict on chains that hardly came from the reference to the target."""
     enough = max(_LEAST_PER_LADDER * states.n_ladders, _LEAST_RESTARTS)
-    # an error that is large because chains do not move would not become small with longer chains
-    before = (Status.OK, Status.HIGH_VARIANCE)
-    if estimate.status not in before or states.restarts >= enough:
-        return estimate
+    if states.restarts >= enough:
+        return
     visited = np.bincount(states.rung, minlength=len(states.beta)) > 0
     if states.restarts:
         problem = f"chains came from the reference to the target only {states.restarts} times"
@@ -215,30 +218,32 @@ def _of_restarts(estimate: LogEvidence, states: _States) -> LogEvidence:
         problem = "no chain came from the reference to the target"
     else:
         problem = "chains never left a part of the temperatures"
-    message = (
+    # an error that is large because chains do not move would not become small with longer chains
+    yield (
+        (Status.OK, Status.HIGH_VARIANCE),
+        Status.NOT_MIXED,
         f"{problem} in {states.n_ladders} ladders, and at least {enough:.0f} times are needed for "
         "an error that can be trusted. Use more draws, more temperatures, or a kernel that mixes "
-        "faster."
+        "faster.",
     )
-    return replace(estimate, status=Status.NOT_MIXED, message=message)
 
 
-def _of_drift(estimate: LogEvidence, record: RunRecord, states: _States) -> LogEvidence:
-    """Return an estimate, as ``"not_mixed"`` if the halves of the record contradict each other."""
+def _of_drift(estimate: LogEvidence, record: RunRecord, states: _States) -> Iterator[Verdict]:
+    """Yield the verdict on a record whose halves contradict each other."""
     if estimate.status != Status.OK:
-        return estimate
+        return
     name = estimate.estimator
     early, late = (_reported(record, states.part(late=half))[name]() for half in (False, True))
     error = float(np.hypot(early.mcse, late.mcse))
     distance = abs(early.value - late.value)
-    if not distance > _DRIFT * error:
-        return estimate
-    message = (
-        f"the first half of the iterations gives {early.value:.3f} and the second half "
-        f"{late.value:.3f}; they differ by {times(distance, error)} standard errors: chains had "
-        "not forgotten their first states. Use more draws."
-    )
-    return replace(estimate, status=Status.NOT_MIXED, message=message)
+    if distance > _DRIFT * error:
+        yield (
+            GOOD,
+            Status.NOT_MIXED,
+            f"the first half of the iterations gives {early.value:.3f} and the second half "
+            f"{late.value:.3f}; they differ by {times(distance, error)} standard errors: chains "
+            "had not forgotten their first states. Use more draws.",
+        )
 
 
 def _of_initial_iterations(estimate: LogEvidence, record: RunRecord) -> LogEvidence:
@@ -246,11 +251,11 @@ def _of_initial_iterations(estimate: LogEvidence, record: RunRecord) -> LogEvide
 
     This is no status: the estimate is consistent with any weights of the temperatures.
     """
-    deviation = float(record.info.get("initial_deviation", 0.0))
+    deviation = record.facts.initial_deviation or 0.0
     if deviation < _TOLERANCE:
         return estimate
     message = (
-        f"the initial iterations ended after {record.info['initial_rounds']} rounds, in the last "
+        f"the initial iterations ended after {record.facts.initial_rounds} rounds, in the last "
         f"of which a temperature was visited {100.0 * deviation:.0f} % more or less often than its "
         f"prior says ({100.0 * _TOLERANCE:.0f} % is aimed at). The estimate does not depend on "
         "this, but its error may become smaller with more sweeps in each round, such as "

@@ -64,7 +64,8 @@ class Shares:
     @cached_property
     def log_density(self) -> Floats:
         """Log of the marginal density of every state relative to ``beta = 0``, shape ``(n,)``."""
-        return log_mixture(self.beta, self.base, self.log_weight)
+        found: Floats = log_mixture(self.beta, self.base, self.log_weight)
+        return found
 
     @cached_property
     def log_sums(self) -> Floats:
@@ -72,7 +73,8 @@ class Shares:
 
         Their differences are the log ratios of the normalising constants.
         """
-        return log_columns(self.beta, self.base, self.log_density)
+        found: Floats = log_columns(self.beta, self.base, self.log_density)
+        return found
 
     def relative(self, k: int) -> Floats:
         """Return the shares of temperature ``k`` divided by their sum over states, in logs."""
@@ -80,18 +82,6 @@ class Shares:
         if self.beta[k] > 0.0:
             log_weight[np.isposinf(self.energy)] = -np.inf
         return log_weight
-
-    def verdict(self) -> tuple[Status, str]:
-        """Return whether the states reach both ends of the ladder."""
-        for k in (0, len(self.beta) - 1):
-            where = f"of beta={self.beta[k]:.4g} among all states"
-            logs = self.relative(k)
-            largest = float(logs.max() + self.log_sums[k] + self.log_weight[k])
-            logs = logs + np.log(self.energy.size)
-            found = verdict_of_weights(logs, where, bounded=largest > -np.log(LIGHT))
-            if found[0] != Status.OK:
-                return found
-        return Status.OK, ""
 
 
 def verdict_of_weights(log_weight: Floats, where: str, bounded: bool = False) -> tuple[Status, str]:
@@ -223,13 +213,7 @@ def rts(
     >>> rts(beta, 4.5 * x**2, log_z)  # exactly -0.5 log(10) = -1.151
     LogEvidence(value=-1.134, mcse=0.020, estimator="rts", status="ok")
     """
-    shares, dependence = shares_of(beta, energy, log_z, prior, groups)
-    if not np.isfinite(shares.energy).any():
-        return no_support("rts")
-    last = len(shares.beta) - 1
-    influence = np.exp(shares.relative(last)) - np.exp(shares.relative(0))
-    value = float(shares.log_sums[last] - shares.log_sums[0])
-    return concluded("rts", value, dependence.spread(influence), *shares.verdict())
+    return _estimate("rts", *shares_of(beta, energy, log_z, prior, groups))
 
 
 def rts_curve(
@@ -259,24 +243,7 @@ def rts_curve(
     ValueError
         As `rts`, and if every energy is infinite.
     """
-    shares, dependence = shares_of(beta, energy, log_z, prior, groups)
-    if not np.isfinite(shares.energy).any():
-        raise ValueError(
-            "energy must be finite at one state or more, got inf at all; use longer chains, or "
-            "check the support of the likelihood."
-        )
-    curve = shares.log_sums - shares.log_sums[0]
-    influence = np.exp(shares.relative(-1)) - np.exp(shares.relative(0))
-    index = merged(dependence.index(influence))
-    n, size = int(index.max()) + 1, len(curve)
-    if n < 2:
-        return LogZCurve(curve, np.full((size, size), np.nan), 1.0, np.full(size, np.nan))
-    sums = cluster_sums(shares.beta, shares.base, -shares.log_sums, shares.log_density, index)
-    sums -= np.bincount(index)[:, None] / index.size
-    relative = np.sum(sums**2, axis=0) * n / (n - 1)  # variance of c[k] over its square
-    values = sums - sums[:, :1]
-    covariance = values.T @ values * n / (n - 1)
-    return LogZCurve(curve, covariance, n - 1.0, 0.5 * (relative[0] - relative))
+    return _curve(*shares_of(beta, energy, log_z, prior, groups), "energy")
 
 
 def ts(
@@ -355,11 +322,12 @@ def shares_of(
     log_z: ArrayLike,
     prior: ArrayLike | None,
     groups: ArrayLike | None,
-) -> tuple[Shares, Clusters]:
-    """Return the shares of the states, and which of them depend on each other."""
+) -> tuple["JointShares", Clusters]:
+    """Return the shares of the states of one round, and which of them depend on each other."""
     ladder, values = checked_beta(beta), checked_energy(energy)
     log_weight = checked_prior(prior, len(ladder)) - checked_log_z(log_z, len(ladder))
-    return Shares(ladder, values.ravel(), log_weight), clusters(values.shape, groups)
+    shares = Shares(ladder, values.ravel(), log_weight)
+    return JointShares((shares,)), clusters(values.shape, groups)
 
 
 Rounds = Sequence[tuple[ArrayLike, ArrayLike]]
@@ -426,13 +394,15 @@ def rts_combined(
     >>> rts_combined(beta, rounds)  # exactly -0.5 log(10) = -1.151
     LogEvidence(value=-1.143, mcse=0.015, estimator="rts_combined", status="ok")
     """
-    joint, dependence = _joint(beta, rounds, prior, groups)
+    return _estimate("rts_combined", *_joint(beta, rounds, prior, groups))
+
+
+def _estimate(name: str, joint: "JointShares", dependence: Clusters) -> LogEvidence:
     if not joint.alive:
-        return no_support("rts_combined")
-    last = len(joint.log_z) - 1
-    found = dependence.spread(joint.influence(last))
-    value = float(joint.log_z[last] - joint.log_z[0])
-    return concluded("rts_combined", value, found, *joint.verdict())
+        return no_support(name)
+    found = dependence.spread(joint.influence(-1))
+    value = float(joint.log_z[-1] - joint.log_z[0])
+    return concluded(name, value, found, *joint.verdict())
 
 
 def rts_combined_curve(
@@ -459,17 +429,32 @@ def rts_combined_curve(
     ValueError
         As `rts_combined`, and if every energy is infinite.
     """
-    joint, dependence = _joint(beta, rounds, prior, groups)
+    return _curve(*_joint(beta, rounds, prior, groups), "rounds")
+
+
+def _curve(joint: "JointShares", dependence: Clusters, parameter: str) -> LogZCurve:
+    """Return the constants at all temperatures, with their covariance and bias."""
     if not joint.alive:
         raise ValueError(
-            "rounds must hold a finite energy, got inf at every state; use longer chains, or check "
-            "the support of the likelihood."
+            f"{parameter} must be finite at one state or more, got inf at all; use "
+            "longer chains, or check the support of the likelihood."
         )
-    return LogZCurve(joint.log_z - joint.log_z[0], *joint.covariance(dependence))
+    curve, size = joint.log_z - joint.log_z[0], len(joint.log_z)
+    index = merged(dependence.index(joint.influence(-1)))
+    n = int(index.max()) + 1
+    if n < 2:
+        return LogZCurve(curve, np.full((size, size), np.nan), 1.0, np.full(size, np.nan))
+    score = joint.scores(index)
+    values = score @ joint.response.T
+    values = values - values.mean(axis=0)
+    # variance of the mean probability of each temperature over its square
+    relative = np.sum((score / np.exp(joint.log_counts)) ** 2, axis=0) * n / (n - 1)
+    covariance = values.T @ values * n / (n - 1)
+    return LogZCurve(curve, covariance, n - 1.0, 0.5 * (relative[0] - relative))
 
 
 @dataclass(frozen=True)
-class _Joint:
+class JointShares:
     """The likelihood of all rounds, and its maximum."""
 
     rounds: tuple[Shares, ...]  # shares of the states of every round among the temperatures
@@ -498,8 +483,11 @@ class _Joint:
     @cached_property
     def log_z(self) -> Floats:
         """The maximum: log normalising constants in nats, shape ``(n_temperatures,)``."""
+        if len(self.rounds) == 1:  # the solution is explicit (Carlson et al. 2016, Eq. 12)
+            return self.rounds[0].log_sums
         k = self.reached
-        log_z = -self._mean_log_weight()
+        log_z: Floats = -(self.n @ np.array([part.log_weight for part in self.rounds]))
+        log_z /= self.n.sum()
         log_z[k] = self._solved(k, log_z[k])
         # the equation of one temperature, given the others, which is exact for a single round
         weights = np.array([part.log_weight for part in self.rounds])
@@ -508,10 +496,6 @@ class _Joint:
         scale = (np.log(self.n) - totals)[:, None] + weights
         solution: Floats = self.log_counts - np.array([log_sum_exp(column) for column in scale.T])
         return solution
-
-    def _mean_log_weight(self) -> Floats:
-        weights: Floats = self.n @ np.array([part.log_weight for part in self.rounds])
-        return weights / self.n.sum()
 
     def _solved(self, k: NDArray[np.intp], start: Floats) -> Floats:
         def expected(minus: Floats) -> tuple[Floats, Floats]:
@@ -529,7 +513,7 @@ class _Joint:
         return shares
 
     @cached_property
-    def _response(self) -> Floats:
+    def response(self) -> Floats:
         """Change of ``log_z`` per unit of the score of every temperature, the first one held.
 
         Shape ``(n_temperatures, n_temperatures)``; NaN for temperatures out of reach.
@@ -549,7 +533,7 @@ class _Joint:
 
     def influence(self, k: int) -> Floats:
         """Return the influence of every state on ``log_z[k] - log_z[0]``, shape ``(n,)``."""
-        values, vector = [], self._response[k]
+        values, vector = [], self.response[k]
         everywhere = np.arange(len(self.log_z))
         p = self._probabilities(self.log_z, everywhere)
         for part, own in zip(self.rounds, p, strict=True):
@@ -559,23 +543,18 @@ class _Joint:
         centred: Floats = influence - influence.mean()
         return centred
 
-    def covariance(self, dependence: Clusters) -> tuple[Floats, float]:
-        """Return the covariance of ``log_z - log_z[0]`` and its degrees of freedom."""
-        index = merged(dependence.index(self.influence(len(self.log_z) - 1)))
+    def scores(self, index: NDArray[np.int64]) -> Floats:
+        """Return the sums over clusters of shares less their means, ``(n, n_temperatures)``."""
         n, size = int(index.max()) + 1, len(self.log_z)
-        if n < 2:
-            return np.full((size, size), np.nan), 1.0
-        score = np.zeros((n, size))
-        p, start = self._probabilities(self.log_z, np.arange(size)), 0
+        score, start = np.zeros((n, size)), 0
+        p = self._probabilities(self.log_z, np.arange(size))
         for part, own in zip(self.rounds, p, strict=True):
             at = index[start : start + part.energy.size]
             start += part.energy.size
             sums = cluster_sums(part.beta, part.base, part.log_weight, part.log_density, at)
             score[: len(sums)] += sums
             score -= np.bincount(at, minlength=n)[:, None] * own
-        values = score @ self._response.T
-        values = values - values.mean(axis=0)
-        return values.T @ values * n / (n - 1), n - 1.0
+        return score
 
     def verdict(self) -> tuple[Status, str]:
         """Return whether the states of all rounds together reach both ends of the ladder."""
@@ -601,7 +580,7 @@ class _Joint:
 
 def _joint(
     beta: ArrayLike, rounds: Any, prior: ArrayLike | None, groups: ArrayLike | None
-) -> tuple[_Joint, Clusters]:
+) -> tuple[JointShares, Clusters]:
     """Return the likelihood of all rounds, and which states depend on each other."""
     ladder = checked_beta(beta)
     log_prior = checked_prior(prior, len(ladder))
@@ -627,4 +606,4 @@ def _joint(
                 "the chains changed."
             )
     shape = np.concatenate(energies).shape
-    return _Joint(tuple(parts)), clusters(shape, groups)
+    return JointShares(tuple(parts)), clusters(shape, groups)

@@ -1,7 +1,7 @@
 """Thermodynamic integration: the mean energy, integrated over inverse temperature."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +13,16 @@ from pm_evidence.core.numerics import dot, total
 from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.estimators.errors import Clusters, interval, spread
 from pm_evidence.estimators.rts import Shares, shares_of
-from pm_evidence.estimators.tempered import Tempered, concluded, no_support, tempered
+from pm_evidence.estimators.tempered import (
+    Tempered,
+    checked_beta,
+    concluded,
+    no_support,
+    tempered,
+)
 
 Floats = NDArray[np.float64]
+# Largest error of a rule, in standard errors, that the interval still covers.
 _COARSE = 1.0
 
 
@@ -52,45 +59,18 @@ def weights(rule: str, beta: Floats) -> tuple[Floats, Floats]:
     return means, correction(beta) if rule == "corrected" else np.zeros(len(beta))
 
 
-class EnergyMoments(Protocol):
-    """Moments of the energy along a ladder; states of likelihood zero are left out of them."""
-
-    @property
-    def beta(self) -> Floats:
-        """Temperatures where the moments are known, shape ``(n_known,)``."""
-        ...
-
-    @property
-    def mean(self) -> Floats:
-        """Mean of the finite energies there in nats, shape ``(n_known,)``."""
-        ...
-
-    @property
-    def variance(self) -> Floats:
-        """Variance of the finite energies there in square nats, shape ``(n_known,)``."""
-        ...
-
-    @property
-    def log_alive(self) -> float:
-        """Log of the share of the density at ``beta = 0`` where the likelihood is not zero.
-
-        In nats: log Z has this jump at ``beta = 0``, which no integral of mean energies shows.
-        """
-        ...
-
-    def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
-        """Return the influence of every state on a sum of moments and ``log_alive``."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class OfDrawn:
     """Moments of the energies of the states that were drawn at each temperature."""
 
     states: Tempered  # the states
-    beta: Floats  # see `EnergyMoments`; temperatures without a state of finite energy are left out
+    # shape (n_known,): temperatures with a state of finite energy, mean and variance of the finite
+    # energies there, in nats and square nats
+    beta: Floats
     mean: Floats
     variance: Floats
+    # Log of the share of the density at ``beta = 0`` where the likelihood is not zero, in nats: a
+    # jump of log Z that no integral of mean energies shows
     log_alive: float
 
     @classmethod
@@ -110,7 +90,7 @@ class OfDrawn:
         return cls(states, states.beta[seen], mean[seen], variance[seen], log_alive)
 
     def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
-        """Return the influence of every state on a sum of moments; see `EnergyMoments`."""
+        """Return the influence of every state on a sum of moments; see `ti`."""
         states = self.states
         alive = np.isfinite(states.energy)
         known = np.searchsorted(self.beta, states.beta[states.rung])
@@ -136,7 +116,7 @@ class OfAll:
     log_density: Floats  # shape (n_alive,): log marginal density of those, as in `Shares`
     # shape (n_temperatures,): log of the sums over those of the shares, as in `Shares`
     log_sums: Floats
-    beta: Floats  # see `EnergyMoments`
+    beta: Floats  # as in `OfDrawn`
     mean: Floats
     variance: Floats
     log_alive: float
@@ -164,7 +144,7 @@ class OfAll:
         )
 
     def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
-        """Return the influence of every state on a sum of moments; see `EnergyMoments`."""
+        """Return the influence of every state on a sum of moments; see `ti`."""
         at_zero = np.exp(self.shares.relative(0))
         values = -at_zero
         values[self.alive] += at_zero[self.alive] / np.exp(self.log_alive)
@@ -202,7 +182,6 @@ def _influence(
             out[n] += weight * (of_variance * (rest * rest - variance) - of_mean * rest)
 
 
-# Largest error of the rule, in standard errors, that the interval still covers.
 # The corrected rule with steps of half the length has an error 16 times smaller.
 _HALVED = 16.0
 
@@ -316,12 +295,12 @@ def ti_rb(
     LogEvidence(value=-1.137, mcse=0.018, estimator="ti_rb", status="ok")
     """
     check_choice("rule", rule, RULES)
-    shares, dependence = shares_of(beta, energy, log_z, prior, groups)
+    joint, dependence = shares_of(beta, energy, log_z, prior, groups)
     name = _name("ti_rb", rule)
-    if not np.isfinite(shares.energy).any():
+    if not joint.alive:
         return no_support(name)
-    found = shares.verdict()
-    return _integral(name, rule, shares.beta, OfAll.of(shares), dependence, found)
+    moments = OfAll.of(joint.rounds[0])
+    return _integral(name, rule, moments.beta, moments, dependence, joint.verdict())
 
 
 def _name(first: str, rule: str) -> str:
@@ -332,7 +311,7 @@ def _integral(
     name: str,
     rule: str,
     beta: Floats,
-    moments: EnergyMoments,
+    moments: OfDrawn | OfAll,
     clusters: Clusters,
     problem: tuple[Status, str] = (Status.OK, ""),
 ) -> LogEvidence:
@@ -370,7 +349,7 @@ def _on_ladder(rule: str, beta: Floats, known: Floats) -> tuple[Floats, Floats]:
     return of_mean @ filled, weights(rule, known)[1]
 
 
-def _rule_error(rule: str, moments: EnergyMoments) -> float:
+def _rule_error(rule: str, moments: OfDrawn | OfAll) -> float:
     """Return by how much the integral under a rule is too large, in nats."""
     beta = moments.beta
 
@@ -396,9 +375,6 @@ def _filled(missing: Floats, size: int) -> str:
         f"no state of finite energy was drawn at {missing.size} of {size} temperatures, whose mean "
         "energies are interpolated linearly or taken from the nearest temperature. "
     )
-
-
-# Largest error of the trapezoidal rule, in standard errors, that the interval still covers.
 
 
 def power_posterior(
@@ -468,13 +444,7 @@ def _checked(
     beta: ArrayLike, energy: ArrayLike, variance: ArrayLike | None
 ) -> tuple[Floats, Floats, Floats | None]:
     """Return the arrays; raise ValueError where one is unusable."""
-    beta = float_array("beta", beta)
-    if beta.ndim != 1 or beta.size < 2:
-        raise ValueError(
-            f"beta must be a row of at least two inverse temperatures, got shape {beta.shape}; "
-            "pass for example [0, 0.5, 1]."
-        )
-    _check_finite("beta", beta)
+    beta = checked_beta(beta)
     given = {"energy": float_array("energy", energy)}
     if variance is not None:
         given["variance"] = float_array("variance", variance)
@@ -484,23 +454,10 @@ def _checked(
                 f"{name} must have shape (n_islands, {beta.size}), one value for each inverse "
                 f"temperature, got {values.shape}; transpose it, or pass the same beta."
             )
-        _check_finite(name, values)
-    if not (np.diff(beta) > 0.0).all():
-        raise ValueError(
-            f"beta must rise, got {beta[np.argmin(np.diff(beta))]} before a value that is not "
-            "larger; sort the stages."
-        )
-    if variance is not None and given["variance"].min() < 0.0:
-        raise ValueError(
-            f"variance must not be negative, got {given['variance'].min()}; pass variances of the "
-            "energy, or leave it out."
-        )
+        wrong = ~np.isfinite(values) if name == "energy" else ~(values >= 0.0)
+        if wrong.any():
+            rule = "finite" if name == "energy" else "at least 0"
+            raise ValueError(
+                f"{name} must be {rule}, got {values[wrong][0]}; find out why these stages failed."
+            )
     return beta, given["energy"], given.get("variance")
-
-
-def _check_finite(name: str, values: Floats) -> None:
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"{name} must be finite, got {values[~np.isfinite(values)][0]}; find out why these "
-            "stages failed."
-        )

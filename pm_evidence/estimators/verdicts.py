@@ -1,10 +1,11 @@
-"""Verdicts on estimates, and the choice of the one that is recommended.
+"""Verdicts on estimates as tables, and the choice of the estimate that is recommended.
 
-Estimates are compared with each other, with the fit that they come from, and with facts of the run
-that rule them out.
+A verdict is a row (statuses to which it applies, the status that it gives, its message). The first
+row of a table that applies is the one that is reported. Estimates are compared with each other,
+with the fit that they come from, and with facts of the run that rule them out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, isnan, nan
 from typing import Any
@@ -15,11 +16,12 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.contracts import NOISY_VARIANCE
 from pm_evidence.core.numerics import normalised
-from pm_evidence.core.records import BlockRecord, LogEvidence, Status
+from pm_evidence.core.records import Facts, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.errors import widened
 from pm_evidence.estimators.pareto import pareto_k, unseen_tail
 
 Floats = NDArray[np.float64]
+Verdict = tuple[Collection[str], Status, str]
 
 
 # An interval around the log of a mean is not symmetric if the error is larger than this, in nats.
@@ -37,212 +39,179 @@ _TWENTYFOLD = 3.0
 _UNMIXED = 0.6
 # What ends a run if it is neither time nor draws: posterior draws that the user gave.
 GIVEN_DRAWS = "given_draws"
-_BROKEN = (Status.UNBOUNDED, Status.MISSED_MASS)
+GOOD, EVERY = (Status.OK,), tuple(Status)
+_UNBROKEN = tuple(s for s in Status if s not in (Status.UNBOUNDED, Status.MISSED_MASS))
 _MOST_PARTICLES = 1_000_000  # that a message advises
 # Rule of three: if none of n independent draws is of a kind, its share is at most 3 / n, with a
 # confidence of 95 %.
 _THREE = 3.0
 
 
-def apart(one: LogEvidence, other: LogEvidence) -> bool:
+def judged(estimate: LogEvidence, verdicts: Iterable[Verdict]) -> LogEvidence:
+    """Return an estimate with the first verdict that applies to it."""
+    for statuses, status, message in verdicts:
+        if estimate.status in statuses:
+            return replace(estimate, status=status, message=message)
+    return estimate
+
+
+def contradict(one: LogEvidence, other: LogEvidence, most: float = DISAGREEMENT) -> bool:
     """Return whether two estimates contradict each other; False if one has no error estimate."""
     distance = abs(one.value - other.value)
-    return bool(distance > DISAGREEMENT * float(np.hypot(one.mcse, other.mcse)) + ROUNDING)
+    return bool(distance > most * float(np.hypot(one.mcse, other.mcse)) + ROUNDING)
+
+
+def contradiction(
+    one: LogEvidence, other: LogEvidence, name: str, other_name: str, remedy: str
+) -> Iterator[Verdict]:
+    """Yield the verdict on two independent estimates that contradict each other."""
+    if one.status == other.status == Status.OK and contradict(one, other):
+        error = float(np.hypot(one.mcse, other.mcse))
+        yield (
+            GOOD,
+            Status.INCONSISTENT,
+            f"{name} gives {one.value:.3f} and {other_name} gives {other.value:.3f}; they differ "
+            f"by {times(abs(one.value - other.value), error)} combined standard errors: {remedy}",
+        )
 
 
 def agreeing(
     one: LogEvidence, other: LogEvidence, name: str, other_name: str, remedy: str
 ) -> tuple[LogEvidence, LogEvidence]:
     """Return two independent estimates, both ``"inconsistent"`` if they contradict each other."""
-    error = float(np.hypot(one.mcse, other.mcse))
-    distance = abs(one.value - other.value)
-    if not (one.status == other.status == Status.OK and distance > DISAGREEMENT * error + ROUNDING):
-        return one, other
-    message = (
-        f"{name} gives {one.value:.3f} and {other_name} gives {other.value:.3f}; they differ by "
-        f"{times(distance, error)} combined standard errors: {remedy}"
-    )
-    return tuple(replace(e, status=Status.INCONSISTENT, message=message) for e in (one, other))  # type: ignore[return-value]
+    verdicts = [*contradiction(one, other, name, other_name, remedy)]
+    return judged(one, verdicts), judged(other, verdicts)
 
 
-def with_stage(estimate: LogEvidence, blocks: Sequence[BlockRecord]) -> LogEvidence:
-    """Return an estimate whose message says at which stage no particle was left."""
-    if estimate.status != Status.NO_SUPPORT:
-        return estimate
-    ess = np.array([block.trace.ess for block in blocks])
-    stage, n = int(np.isfinite(ess).sum(axis=1).max()), ess.shape[1]
-    if stage == n:
-        return estimate
-    message = f"{estimate.message} No particle was left at stage {stage + 1} of {n}."
-    return replace(estimate, message=message)
-
-
-def beside_bridge(found: Sequence[LogEvidence]) -> list[LogEvidence]:
-    """Return the estimates of islands from a reference: ``smc`` is not ok if the bridge is not.
-
-    The weights of islands that start from the prior are bounded by the likelihood. From another
-    reference they may have a heavy tail, which the spread of a few islands does not show.
-    """
-    bridged = [estimate for estimate in found if estimate.estimator == "bridge"]
-    if not bridged or bridged[0].status == Status.OK:
-        return list(found)
-    message = (
-        "annealing from a reference may have weights with a heavy tail, and the bridge, which "
-        f"would confirm it, has the status {bridged[0].status}: {bridged[0].message}"
-    )
-    return [
-        replace(estimate, status=bridged[0].status, message=message)
-        if estimate.estimator == "smc" and estimate.status == Status.OK
-        else estimate
-        for estimate in found
-    ]
-
-
-def short_of_trial(
-    estimate: LogEvidence, log_z: float, mcse: float, kind: str = "base rates"
-) -> LogEvidence:
-    """Return an estimate, as ``"missed_mass"`` if a trial run finds more evidence."""
-    if estimate.status == Status.BOUND:  # a bound may lie below
-        return estimate
-    excess, error = log_z - estimate.value, float(np.hypot(mcse, estimate.mcse))
-    if estimate.status in _BROKEN or not excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
-        return estimate
-    trial, remedy = "a short annealing from the prior", "Use reference='prior', or more draws."
-    if kind == "coarse":
-        remedy = "Use more draws."
-    elif kind == "fitted":
-        trial = "importance sampling from a density fitted to a short annealing"
-        remedy = "Use more draws."
-    elif kind == "base rates":
-        trial = "a short annealing from independent units of rate 1/2"
-        remedy = (
-            "Pass base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
-            "method='simulated_tempering'."
+def short_of(estimate: LogEvidence, drawn: LogEvidence) -> Iterator[Verdict]:
+    """Yield the verdict on an estimate if importance sampling finds more evidence."""
+    if contradict(estimate, drawn) and not estimate.value > drawn.value:
+        yield (
+            _UNBROKEN,
+            Status.MISSED_MASS,
+            f"importance sampling from the fitted density gives {drawn.value:.3f}, and "
+            f"{estimate.estimator} only {estimate.value:.3f}: annealing missed a part of the "
+            "posterior. Use the estimate 'importance'.",
         )
-    message = (
-        f"{trial} gives {log_z:.2f}, and {estimate.estimator} only {estimate.value:.2f}: the paths "
-        f"have missed a mode. {remedy}"
-    )
-    return replace(estimate, status=Status.MISSED_MASS, message=message)
-
-
-def beyond_annealing(estimate: LogEvidence, log_z: float) -> LogEvidence:
-    """Return an estimate of a first route, as ``"inconsistent"``: the next one finds far less."""
-    if estimate.status != Status.OK:
-        return estimate
-    message = (
-        f"annealing with more particles gives only {log_z:.3f}, because it missed a mode that "
-        "importance sampling from a density fitted to few particles found; its error is larger "
-        "than asked for. Use more draws."
-    )
-    return replace(estimate, status=Status.INCONSISTENT, message=message)
-
-
-def short_of(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
-    """Return an estimate, as ``"missed_mass"`` if importance sampling finds more evidence."""
-    if estimate.status in _BROKEN or not apart(estimate, drawn):
-        return estimate
-    if estimate.value > drawn.value:
-        return estimate
-    message = (
-        f"importance sampling from the fitted density gives {drawn.value:.3f}, and "
-        f"{estimate.estimator} only {estimate.value:.3f}: annealing missed a part of the "
-        "posterior. Use the estimate 'importance'."
-    )
-    return replace(estimate, status=Status.MISSED_MASS, message=message)
 
 
 def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
     """Return an importance sampling estimate, as ``"missed_mass"`` if its draws miss a region."""
-    if drawn.status != Status.OK or share <= DISAGREEMENT * drawn.mcse:
+    if share <= DISAGREEMENT * drawn.mcse:
         return drawn
     message = (
         f"{share:.1%} of the islands' draws lie in a region where the fitted density is so low "
         "that it produced no draws there. Use the estimate 'bridge', or more draws."
     )
-    return replace(drawn, status=Status.MISSED_MASS, message=message)
+    return judged(drawn, [(GOOD, Status.MISSED_MASS, message)])
 
 
-def of_more_peaks(estimate: LogEvidence, n_peaks: int) -> LogEvidence:
-    """Return an estimate, as ``"missed_mass"`` if there are more peaks than a survey follows."""
-    if estimate.status != Status.OK:
-        return estimate
-    message = (
-        f"the posterior has more modes than the {n_peaks} that were found, because coordinates "
-        "have several modes each: draws do not meet all of their combinations, and the value may "
-        "be too low. Integrate such coordinates out of the model, or give them priors that leave "
-        "one mode."
-    )
-    return replace(estimate, status=Status.MISSED_MASS, message=message)
-
-
-def of_unmixed(
-    estimate: LogEvidence,
+def unmixed(
     correlation: float | None,
     drawn: LogEvidence,
     remedy: str = "Use longer chains (pe.SMC(chain_length=50))",
-) -> LogEvidence:
-    """Return an estimate, as ``"not_mixed"`` if the chains of its islands have hardly moved."""
-    if correlation is None or correlation <= _UNMIXED or estimate.status != Status.OK:
-        return estimate
+) -> Iterator[Verdict]:
+    """Yield the verdict on islands whose chains have hardly moved, if no draws confirm them."""
+    if drawn.status == Status.OK or correlation is None or correlation <= _UNMIXED:
+        return
     seen = f"the states of a chain have a correlation of {correlation:.2f} in one coordinate"
     if isnan(correlation):
         seen = "chains of fewer than four states do not show whether the kernel mixes"
-    message = (
+    yield (
+        GOOD,
+        Status.NOT_MIXED,
         f"{seen}: the islands may all miss the same part of the posterior. Importance sampling, "
         f"which would show it, has the status {drawn.status}. {remedy}, or another "
-        "parametrisation of the model."
+        "parametrisation of the model.",
     )
-    return replace(estimate, status=Status.NOT_MIXED, message=message)
 
 
-def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -> LogEvidence:
-    """Return an estimate with the error of the tail that its draws may not have reached."""
-    if not np.isfinite(estimate.mcse):
-        return estimate
-    found = widened(estimate, max(unseen_tail(log_weight, estimate.value) - reached, 0.0))
-    if found.status != Status.OK or found.mcse <= LARGEST_MCSE:
-        return found
-    message = (
-        f"the error is {found.mcse:.2f} nats, because a large share of the evidence may lie where "
-        "the fitted density produced no draws. Use more draws or another parametrisation."
-    )
-    return replace(found, status=Status.HIGH_VARIANCE, message=message)
+def of_survey(facts: Facts) -> Iterator[Verdict]:
+    """Yield the verdicts of a survey of the posterior."""
+    if facts.unbounded:
+        yield (
+            EVERY,
+            Status.UNBOUNDED,
+            "the posterior density and its mass increase along a ridge as far as it was followed: "
+            "the evidence is infinite, or concentrated in a region without draws. Look for a scale "
+            "that can go to zero where data coincide, and give it a prior that excludes zero.",
+        )
+    if facts.more_peaks:
+        yield (
+            GOOD,
+            Status.MISSED_MASS,
+            f"the posterior has more modes than the {facts.n_peaks} that were found, because "
+            "coordinates have several modes each: draws do not meet all of their combinations, and "
+            "the value may be too low. Integrate such coordinates out of the model, or give them "
+            "priors that leave one mode.",
+        )
 
 
-def of_few_values(estimate: LogEvidence, n_values: int, n_draws: int) -> LogEvidence:
-    """Return an estimate, as ``"few_values"``: the likelihood consists of steps."""
-    if estimate.status != Status.OK:
-        return estimate
-    values = "a single value" if n_values == 1 else f"only {n_values} values"
-    message = (
-        f"the likelihood took {values} over all draws, which shows nothing of the places that no "
-        f"draw has hit: with a confidence of 95 %, these are a share of at most "
-        f"{_THREE / n_draws:.1g} of the prior, and their evidence is missing. Use more draws, or a "
-        "likelihood that rises towards its steps; ignore this if it can take no other values."
-    )
-    return replace(estimate, status=Status.FEW_VALUES, message=message)
+def of_facts(estimate: LogEvidence, record: RunRecord) -> Iterator[Verdict]:
+    """Yield the verdicts of the facts of a run on an estimate, in the order of their weight."""
+    facts = record.facts
+    yield from of_survey(facts)
+    yield from short_of_check(estimate, facts)
+    if facts.stepwise:
+        ess = np.array([block.trace.ess for block in record.of(Role.FORWARD)])
+        stage, n = int(np.isfinite(ess).sum(axis=1).max()), ess.shape[1]
+        if stage < n:
+            message = f"{estimate.message} No particle was left at stage {stage + 1} of {n}."
+            yield (Status.NO_SUPPORT,), Status.NO_SUPPORT, message
+    if facts.n_values is not None and facts.n_prior_draws is not None:
+        values = "a single value" if facts.n_values == 1 else f"only {facts.n_values} values"
+        yield (
+            GOOD,
+            Status.FEW_VALUES,
+            f"the likelihood took {values} over all draws, which shows nothing of the places that "
+            "no draw has hit: with a confidence of 95 %, these are a share of at most "
+            f"{_THREE / facts.n_prior_draws:.1g} of the prior, and their evidence is missing. Use "
+            "more draws, or a likelihood that rises towards its steps; ignore this if it can take "
+            "no other values.",
+        )
+    if facts.annealed_log_z is not None:
+        yield (
+            GOOD,
+            Status.INCONSISTENT,
+            f"annealing with more particles gives only {facts.annealed_log_z:.3f}, because it "
+            "missed a mode that importance sampling from a density fitted to few particles found; "
+            "its error is larger than asked for. Use more draws.",
+        )
 
 
-def known(estimate: LogEvidence) -> LogEvidence:
-    """Return an estimate, without value and error if the error is so large that it says nothing."""
-    if not LARGEST_KNOWN < estimate.mcse < np.inf:
-        return estimate
-    message = (
-        f"there is no estimate: {estimate.value:.4g} would have an error of {estimate.mcse:.0f} "
-        f"nats. {estimate.message}"
-    ).rstrip()
-    return replace(estimate, value=nan, mcse=nan, lower=nan, upper=nan, message=message)
+# What a small run is, and what helps if it finds more evidence, by its kind.
+_CHECKS = {
+    "reference": (
+        "a short annealing from the prior",
+        "Use reference='prior', or more draws.",
+    ),
+    "coarse": ("a short annealing from the prior", "Use more draws."),
+    "fitted": (
+        "importance sampling from a density fitted to a short annealing",
+        "Use more draws.",
+    ),
+    "base rates": (
+        "a short annealing from independent units of rate 1/2",
+        "Pass base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
+        "method='simulated_tempering'.",
+    ),
+}
 
 
-def unbounded(estimate: LogEvidence) -> LogEvidence:
-    """Return an estimate with the status of an evidence that is probably infinite."""
-    message = (
-        "the posterior density and its mass increase along a ridge as far as it was followed: the "
-        "evidence is infinite, or concentrated in a region without draws. Look for a scale that "
-        "can go to zero where data coincide, and give it a prior that excludes zero."
-    )
-    return replace(estimate, status=Status.UNBOUNDED, message=message)
+def short_of_check(estimate: LogEvidence, facts: Facts) -> Iterator[Verdict]:
+    """Yield the verdict on an estimate if a small run from the prior finds more evidence."""
+    check = facts.cross_check
+    if check is None or estimate.status == Status.BOUND:  # a bound may lie below
+        return
+    excess, error = check.log_z - estimate.value, float(np.hypot(check.mcse, estimate.mcse))
+    if excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
+        run, remedy = _CHECKS[check.kind]
+        yield (
+            _UNBROKEN,
+            Status.MISSED_MASS,
+            f"{run} gives {check.log_z:.2f}, and {estimate.estimator} only {estimate.value:.2f}: "
+            f"the paths have missed a mode. {remedy}",
+        )
 
 
 def short_of_target(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
@@ -258,61 +227,80 @@ def short_of_target(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
 
 def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvidence:
     """Return an estimate whose status, if it was ``"ok"``, says what ended the run."""
+    error = f"the error is {estimate.mcse:.3g} nats"
+    wanted = f" and not {target_mcse:.3g}"
     if limit == Status.INTERRUPTED:
-        return _interrupted(estimate, target_mcse)
-    if estimate.status != Status.OK:
-        return estimate
-    if limit == GIVEN_DRAWS:
+        if estimate.status != Status.OK:
+            message = f"{estimate.message} In addition, the run was interrupted."
+            return replace(estimate, message=message)
         message = (
-            f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}, because it is "
-            "limited by the given posterior draws. Pass more of them, or accept the error."
+            "the run was interrupted, and the estimate is that of what had finished, without the "
+            f"checks that come later: {error}{wanted if estimate.mcse > target_mcse else ''}. The "
+            "same call finishes the run, from where it stopped if it has a checkpoint."
         )
-        return replace(estimate, status=Status.MAX_DRAWS, message=message)
-    message = (
-        f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}, because a further round "
-        f"would have exceeded {limit}. Pass a larger {limit}, or accept the error."
-    )
-    if estimate.mcse <= target_mcse:
+    elif limit == GIVEN_DRAWS:
+        message = (
+            f"{error}{wanted}, because it is limited by the given posterior draws. Pass more of "
+            "them, or accept the error."
+        )
+    elif estimate.mcse <= target_mcse:
         message = (
             "the density fitted to a coarse annealing is too poor to rely on it alone, and "
             f"annealing with more particles would have exceeded {limit}. Pass a larger {limit}."
         )
-    return replace(estimate, status=Status(limit), message=message)
+    else:
+        message = (
+            f"{error}{wanted}, because a further round would have exceeded {limit}. Pass a larger "
+            f"{limit}, or accept the error."
+        )
+    status = Status.MAX_DRAWS if limit == GIVEN_DRAWS else Status(limit)
+    return judged(estimate, [(GOOD, status, message)])
 
 
-def _interrupted(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
-    """Return the estimate of a run that Ctrl-C ended."""
-    if estimate.status != Status.OK:
-        message = f"{estimate.message} In addition, the run was interrupted."
-        return replace(estimate, message=message)
-    wanted = f" and not {target_mcse:.3g}" if estimate.mcse > target_mcse else ""
-    message = (
-        "the run was interrupted, and the estimate is that of what had finished, without the "
-        f"checks that come later: the error is {estimate.mcse:.3g} nats{wanted}. The same call "
-        "finishes the run, from where it stopped if it has a checkpoint."
-    )
-    return replace(estimate, status=Status.INTERRUPTED, message=message)
-
-
-def of_noise(estimate: LogEvidence, facts: Mapping[str, Any]) -> LogEvidence:
+def of_noise(estimate: LogEvidence, facts: Facts) -> LogEvidence:
     """Return an estimate, as ``"noisy_likelihood"`` if the likelihood is too noisy to trust it.
 
     An estimate that has another status already keeps it, and the message names both reasons.
     """
-    variance, numbers = facts["log_likelihood_variance"], facts["n_particles"]
-    if variance <= NOISY_VARIANCE:
+    variance, numbers = facts.log_likelihood_variance, facts.n_particles
+    if variance is None or numbers is None or variance <= NOISY_VARIANCE:
         return estimate
     enough = max(numbers) * variance
     wanted = f"about {ceil(enough)}" if enough < _MOST_PARTICLES else "many more"
     message = (
         f"the estimated log likelihood has a variance of {variance:.1f} with n_particles="
-        f"{', '.join(map(str, numbers))}: at most a share of {facts['noise_acceptance']:.1g} of "
+        f"{', '.join(map(str, numbers))}: at most a share of {facts.noise_acceptance:.1g} of "
         f"the MCMC proposals is accepted, and the error cannot be trusted. Use {wanted} "
         "particles, or n_particles='auto'."
     )
     if estimate.status != Status.OK:
         return replace(estimate, message=f"{estimate.message} In addition, {message}")
     return replace(estimate, status=Status.NOISY_LIKELIHOOD, message=message)
+
+
+def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -> LogEvidence:
+    """Return an estimate with the error of the tail that its draws may not have reached."""
+    if not np.isfinite(estimate.mcse):
+        return estimate
+    found = widened(estimate, max(unseen_tail(log_weight, estimate.value) - reached, 0.0))
+    if found.mcse <= LARGEST_MCSE:
+        return found
+    message = (
+        f"the error is {found.mcse:.2f} nats, because a large share of the evidence may lie where "
+        "the fitted density produced no draws. Use more draws or another parametrisation."
+    )
+    return judged(found, [(GOOD, Status.HIGH_VARIANCE, message)])
+
+
+def known(estimate: LogEvidence) -> LogEvidence:
+    """Return an estimate, without value and error if the error is so large that it says nothing."""
+    if not LARGEST_KNOWN < estimate.mcse < np.inf:
+        return estimate
+    message = (
+        f"there is no estimate: {estimate.value:.4g} would have an error of {estimate.mcse:.0f} "
+        f"nats. {estimate.message}"
+    ).rstrip()
+    return replace(estimate, value=nan, mcse=nan, lower=nan, upper=nan, message=message)
 
 
 def times(distance: float, error: float) -> str:

@@ -54,14 +54,14 @@ class Lacking(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class Pickled:
     """A pickled object."""
 
     head: bytes  # the object without its large parts
     # The large parts by digest, or none of them where the receiver has them
     large: Mapping[str, bytes]
 
-    def without_large(self) -> "Parcel":
+    def without_large(self) -> "Pickled":
         """Return it for a receiver that has the large parts."""
         return replace(self, large={})
 
@@ -75,17 +75,17 @@ class Parcel:
         return _Unpickler(io.BytesIO(self.head), known).load()
 
 
-def parcels(things: Sequence[Any], *, by_value: bool = False) -> list[Parcel]:
-    """Return objects as parcels."""
+def pickled(things: Sequence[Any], *, by_value: bool = False) -> list[Pickled]:
+    """Return objects in pickled form."""
     return [_packed(thing, _ByValue if by_value else _ByReference) for thing in things]
 
 
-def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Parcel:
+def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Pickled:
     buffer, large = io.BytesIO(), dict[str, bytes]()
     pickler = kind(buffer, protocol=pickle.HIGHEST_PROTOCOL)
     pickler.large = large
     pickler.dump(thing)
-    return Parcel(buffer.getvalue(), large)
+    return Pickled(buffer.getvalue(), large)
 
 
 class _WithoutLarge:
@@ -126,8 +126,6 @@ _log = logging.getLogger("pymc.pm_evidence")
 _MAX_TRIES = 3
 # Time between two checks of the futures by the main thread, which handles Ctrl-C in between.
 _POLL_SECONDS = 0.5
-# After so many checks without a result, a pool may wait for one that will never come.
-_MAX_SILENT = 10
 
 
 class Stopped(Exception):
@@ -252,12 +250,8 @@ def _run_elsewhere(
     try:
         for block in range(len(tasks)):
             sent.send(block)
-        n_silent = 0
         while sent.futures:
             finished, _ = wait(sent.futures, timeout=_POLL_SECONDS, return_when=FIRST)
-            n_silent = 0 if finished else n_silent + 1
-            if n_silent > _MAX_SILENT and _hangs(executor):
-                raise BrokenExecutor
             for future in finished:
                 block = sent.futures[future]
                 outcome = sent.outcome(future)
@@ -288,23 +282,6 @@ def _run_elsewhere(
             future.cancel()
 
 
-def _hangs(executor: Executor) -> bool:
-    """Return whether a worker of a process pool died while it sent its result, and end the pool.
-
-    The pool waits for the rest of that result, and the other workers for their turn to send
-    theirs. Without workers and without its own end of the pipe, the pool sees that it is broken.
-    """
-    processes = [*(getattr(executor, "_processes", None) or {}).values()]
-    if all(process.exitcode in (None, 0) for process in processes):
-        return False
-    for process in processes:
-        process.kill()
-    writer = getattr(getattr(executor, "_result_queue", None), "_writer", None)
-    if writer is not None:
-        writer.close()
-    return True
-
-
 @dataclass
 class _Sent:
     """Blocks that run on an executor, and how often each was sent to a worker that was lost."""
@@ -317,7 +294,7 @@ class _Sent:
     def send(self, block: int, *, whole: bool = False) -> None:
         """Send a block, with the large parts of its task only if ``whole``."""
         task = self.tasks[block]
-        if isinstance(task, Parcel) and not whole:
+        if isinstance(task, Pickled) and not whole:
             task = task.without_large()
         future: Any = self.executor.submit(_guarded, task, self.losses[block])
         if not isinstance(future, Future):
@@ -351,12 +328,12 @@ def _as_sent(tasks: Sequence[Task], executor: Executor) -> Sequence[Any]:
     # processes of a pool import the script that started it, and classes must be theirs
     by_value = not isinstance(executor, ProcessPoolExecutor)
     try:
-        return parcels(tasks, by_value=by_value)
+        return pickled(tasks, by_value=by_value)
     except NOT_PICKLED:  # the executor may know a way
         return tasks
 
 
-def _guarded(task: Task | Parcel, n_losses: int) -> Any:
+def _guarded(task: Task | Pickled, n_losses: int) -> Any:
     """Run a block in a worker.
 
     ``n_losses`` makes repeated calls differ: Dask would return the result of the first call again.
@@ -364,7 +341,7 @@ def _guarded(task: Task | Parcel, n_losses: int) -> Any:
     try:
         # in the worker, because a pickled exception loses its cause
         with exceptions_of_users(), usual_floats(), one_blas_thread():
-            block: Task = task.opened() if isinstance(task, Parcel) else task
+            block: Task = task.opened() if isinstance(task, Pickled) else task
             return _Done(block(silent))
     except Exception as error:
         return _Failure(error)
@@ -500,13 +477,12 @@ class DividedRows:
     def _sent(self, work: RowWork, read: Arrays, written: Arrays, parts: deque[slice]) -> bool:
         """Do work on an executor; return False if the work cannot be sent."""
         try:
-            (parcel,) = parcels([work])
+            (sent,) = pickled([work])
         except NOT_PICKLED:
             return False
         slices = list(parts)
         tasks = [
-            _SentRows(parcel, tuple(a[s] for a in read), tuple(a[s] for a in written))
-            for s in slices
+            _SentRows(sent, tuple(a[s] for a in read), tuple(a[s] for a in written)) for s in slices
         ]
         found = run_blocks(tasks, cores=self.cores, executor=self.executor)
         for part, made in zip(slices, found, strict=True):
@@ -549,7 +525,7 @@ def _parts(start: int, stop: int, least: int, cores: int | None) -> deque[slice]
 class _SentRows:
     """A task for a worker: the work, and some rows of its arrays."""
 
-    work: Parcel
+    work: Pickled
     read: tuple[NDArray[Any], ...]
     written: tuple[NDArray[Any], ...]
 

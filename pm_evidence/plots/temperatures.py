@@ -166,7 +166,7 @@ class _Run:
         chains, n = record.tempered, len(record.beta)
         energy = np.concatenate([each.energy.ravel() for each in chains])
         rung = np.concatenate([each.rung.ravel() for each in chains])
-        prior = record.info.get("tempering_prior", np.full(n, 1.0 / n))
+        prior = record.facts.tempering_prior or np.full(n, 1.0 / n)
         trips, restarts = (
             np.concatenate([_by_ladder(each, getattr(each, name)) for each in chains])
             for name in ("round_trips", "restarts")

@@ -1,7 +1,7 @@
 """Models side by side: Bayes factors and posterior model probabilities with their errors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -14,7 +14,8 @@ from pm_evidence.core.checks import check_flag, described, float_array
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence, RunRecord, with_pointer
 from pm_evidence.core.text import concise, facts
-from pm_evidence.estimators.errors import Spread, combined, half_width, interval
+from pm_evidence.estimators.errors import Spread, combined, half_width
+from pm_evidence.estimators.of_paths import difference
 from pm_evidence.results import schema
 from pm_evidence.results.elpd import with_elpd
 from pm_evidence.results.stored import estimate_of, evidence_of
@@ -431,12 +432,9 @@ def factor_of_results(dt1: Source, dt2: Source) -> BayesFactor:
 
 def _log_ratio(first: LogEvidence, second: LogEvidence) -> LogEvidence:
     """Return the difference of two log evidences; NaN if one of them is not known."""
-    found = combined(*(Spread(each.mcse, each.dof) for each in (first, second)))
-    known = first.value < np.inf and second.value < np.inf
-    with np.errstate(invalid="ignore"):
-        value = float(np.float64(first.value) - second.value) if known else float("nan")
-    status = first.status if first.status != "ok" else second.status
-    return LogEvidence(value, found.mcse, "two_evidences", status, *interval(value, found))
+    if not (first.value < np.inf and second.value < np.inf):
+        first = replace(first, value=np.nan)
+    return replace(difference(first, second), estimator="two_evidences")
 
 
 def _in_words(log_bf: float) -> str:

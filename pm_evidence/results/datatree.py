@@ -3,23 +3,26 @@
 import json
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, TemperedChains
+from pm_evidence.core.codec import encoded
+from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.estimators.reweighting import allocation_of
 from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
-from pm_evidence.results.stored import estimate_of, evidence_of, incomplete, not_a_tree
+from pm_evidence.results.stored import estimate_of, evidence_of, not_a_tree
 
 Arrays = Mapping[str, NDArray[Any]]
 
 _INT64 = np.iinfo(np.int64)
+# What the group ``record`` leaves out of a block: draws, which are in ``posterior``.
+_DRAWS = ("draws", "log_density", "log_weight", "fit_draws", "fit_log_density", "visited")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +31,6 @@ class Named:
 
     coords: Mapping[str, Sequence[Any]]  # labels of each dimension
     dims: Mapping[str, Sequence[str | None]]  # dimensions of each variable, without chain and draw
-
-
-def sample_groups(
-    groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
-) -> dict[str, xr.Dataset]:
-    """Return the groups of arrays of shape ``(n_chains, n_draws, ...)`` that have content."""
-    _check_samples(groups)
-    return _groups(groups, schema.SAMPLE_DIMS, named, attrs)
-
-
-def data_groups(
-    groups: Mapping[str, Arrays], named: Named, attrs: Mapping[str, Any]
-) -> dict[str, xr.Dataset]:
-    """Return the groups of arrays of any shape that have content."""
-    return _groups(groups, (), named, attrs)
 
 
 def library_attrs(versions: Mapping[str, str]) -> dict[str, Any]:
@@ -69,6 +57,8 @@ def _groups(
     """Build the groups that have content as ``pm.sample`` does."""
     from arviz_base import dict_to_dataset
 
+    if sample_dims:
+        _check_samples(groups)
     coords: dict[Any, Any] = {str(name): _labels(values) for name, values in named.coords.items()}
     plain = {str(name): _plain(value) for name, value in attrs.items()}
     out = {}
@@ -169,108 +159,6 @@ def _plain(value: Any) -> Any:
     return json.dumps(value, default=str)
 
 
-_OF_CHAINS = ("ladder", "restarts", "round_trips")
-_OF_BLOCKS = ("iterations", "every")
-
-
-def tempered_variables(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
-    """Return the chains of forward blocks, one after the other; empty if there are none."""
-    found = [(item.block, item.tempered) for item in blocks if item.tempered is not None]
-    if not found:
-        return {}
-    index, chains = zip(*found, strict=True)
-    state, chain, block = schema.TEMPERED_STATE, schema.TEMPERED_CHAIN, schema.TEMPERED_BLOCK
-    n_chains = [len(each.ladder) for each in chains]
-    variables: dict[str, Any] = {
-        _named("energy"): (
-            state,
-            np.concatenate([each.energy.ravel() for each in chains]),
-            {"units": schema.NATS},
-        ),
-        _named("rung"): (
-            state,
-            np.concatenate([each.rung.ravel() for each in chains]).astype(np.int16),
-        ),
-        block: (block, np.array(index, np.int64)),
-        _named("chain_block"): (chain, np.repeat(np.array(index, np.int64), n_chains)),
-        _named("iterations"): (block, np.array([len(each.energy) for each in chains], np.int64)),
-        _named("every"): (block, np.array([each.every for each in chains], np.int64)),
-    }
-    for name in _OF_CHAINS:
-        values = np.concatenate([getattr(each, name) for each in chains]).astype(np.int64)
-        variables[_named(name)] = (chain, values)
-    return variables
-
-
-class Reader(Protocol):
-    """Reads variables of the group ``work``; see ``record``."""
-
-    work: xr.Dataset
-
-    def whole(self, key: str, *dims: str) -> NDArray[Any]:
-        """Return a variable of whole numbers."""
-        ...
-
-    def of_paths(self, key: str, dim: str) -> NDArray[Any]:
-        """Return a variable without NaN."""
-        ...
-
-
-def read_tempered(
-    reader: Reader, index: NDArray[Any], n_temperatures: int
-) -> list[TemperedChains | None]:
-    """Return the chains of the blocks of these numbers; None for a block without."""
-    block, chain, state = schema.TEMPERED_BLOCK, schema.TEMPERED_CHAIN, schema.TEMPERED_STATE
-    if not any(str(name).startswith(schema.TEMPERED) for name in reader.work.variables):
-        return [None] * len(index)
-    number = reader.whole(block, block)
-    energy = reader.of_paths(_named("energy"), state)
-    rung = _within(reader, "rung", state, 0, n_temperatures - 1)
-    belongs = reader.whole(_named("chain_block"), chain)
-    ladder, restarts, round_trips = (_within(reader, name, chain, 0) for name in _OF_CHAINS)
-    iterations, every = (_within(reader, name, block, 1) for name in _OF_BLOCKS)
-    n_chains = np.array([(belongs == each).sum() for each in number], np.int64)
-    ends = np.cumsum(iterations * n_chains)
-    fits = np.isin(belongs, number).all() and np.isin(number, index).all()
-    if not (fits and n_chains.all() and len(number) and ends[-1] == len(energy)):
-        missing = "energies of every iteration of every chain"
-        raise ValueError(incomplete("dt", schema.WORK, missing))
-    found = {}
-    for i, stop in enumerate(ends):
-        shape = int(iterations[i]), int(n_chains[i])
-        part = slice(stop - shape[0] * shape[1], stop)
-        mine = belongs == number[i]
-        found[int(number[i])] = TemperedChains(
-            energy[part].reshape(shape),
-            rung[part].reshape(shape).astype(np.int16),
-            ladder[mine],
-            restarts[mine],
-            round_trips[mine],
-            int(every[i]),
-        )
-    return [found.get(int(each)) for each in index]
-
-
-def _within(
-    reader: Reader, name: str, dim: str, least: int, most: int | None = None
-) -> NDArray[Any]:
-    """Return a variable of whole numbers of at least and at most so much."""
-    key = _named(name)
-    values = reader.whole(key, dim)
-    bad = values[(values < least) | (values > (np.inf if most is None else most))]
-    if bad.size:
-        rule = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(
-            f"dt must hold numbers {rule} as {key!r} in its group {schema.WORK!r}, got {bad[0]}; "
-            "read the original file that sample_evidence wrote."
-        )
-    return values
-
-
-def _named(name: str) -> str:
-    return f"{schema.TEMPERED}_{name}"
-
-
 def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Dataset:
     """Return the estimates, one entry per estimator; raise ValueError if names do not fit."""
     names = [estimate.estimator for estimate in evidence]
@@ -295,57 +183,43 @@ def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Data
 
 
 def work_group(record: RunRecord) -> xr.Dataset:
-    """Return the work of each path and the facts of each block, without padding."""
+    """Return the work of each path and the cost of each block, without padding."""
     if not record.of(Role.FORWARD):
         raise ValueError("record must have at least one forward block, got none; run the sampler.")
     variables: dict[str, Any] = {}
-    for role, blocks in record.blocks.items():
-        variables |= _work_of(role, blocks) if blocks else {}
+    for role in (role for role in record.blocks if record.of(role)):
+        blocks = record.of(role)
+        path, block = f"{role}_path", f"{role}_block"
+        index = np.array([each.block for each in blocks], np.int64)
+        n_evaluations = np.array([each.n_evaluations for each in blocks], np.int64)
+        variables |= {
+            str(role): (path, record.work(role), {"units": schema.NATS}),
+            f"{path}_block": (path, np.repeat(index, [len(each.work) for each in blocks])),
+            block: (block, index),
+            f"{role}_n_evaluations": (block, n_evaluations),
+        }
     if record.origin is not None:
         variables[schema.ORIGIN] = (f"{Role.REVERSE}_path", record.origin)
-    variables |= _bridge_work(record.sources)
-    variables |= tempered_variables(record.of(Role.FORWARD))
-    group = xr.Dataset(variables)
-    for name in (*record.blocks, *schema.BRIDGE):
-        if name in group:
-            group[name].attrs["units"] = schema.NATS
-    return group
+    return xr.Dataset(variables)
 
 
-def _work_of(role: Role, blocks: Sequence[BlockRecord]) -> dict[str, Any]:
-    path, block = f"{role}_path", f"{role}_block"
-    index = np.array([item.block for item in blocks], np.int64)
-    variance = np.array([item.relative_variance for item in blocks], np.float64)
-    variables: dict[str, Any] = {
-        role.value: (path, np.concatenate([np.asarray(b.work, np.float64) for b in blocks])),
-        f"{path}_block": (path, np.repeat(index, [len(item.work) for item in blocks])),
-        block: (block, index),
-        f"{role}_n_evaluations": (
-            block,
-            np.array([item.n_evaluations for item in blocks], np.int64),
-        ),
-        f"{role}_n_nan": (block, np.array([item.n_nan for item in blocks], np.int64)),
+def record_group(record: RunRecord) -> xr.Dataset:
+    """Return all of a record but its draws, as `core.codec` stores values."""
+    nothing: dict[str, Any] = dict.fromkeys(_DRAWS)
+    bare = {
+        role: tuple(replace(block, **nothing) for block in blocks)
+        for role, blocks in record.blocks.items()
     }
-    if not np.isnan(variance).all():  # blocks of many paths have none
-        variables[f"{role}_relative_variance"] = (block, variance)
-    return variables
-
-
-def _bridge_work(blocks: Sequence[BlockRecord]) -> dict[str, Any]:
-    """Return the work between a fitted density and the target, at draws of each."""
-    variables: dict[str, Any] = {}
-    for side, name in enumerate(schema.BRIDGE):
-        works = [(item.block, item.bridge[side]) for item in blocks if item.bridge is not None]
-        if works:
-            draw = f"{name}_draw"
-            variables[name] = (draw, np.concatenate([work for _, work in works]))
-            index = np.array([block for block, _ in works], np.int64)
-            variables[f"{draw}_block"] = (draw, np.repeat(index, [len(work) for _, work in works]))
-    return variables
+    # seconds are attributes alone, so that equal runs have equal groups
+    timeless = record.stating(**dict.fromkeys(schema.SECONDS))
+    tree, arrays = encoded(replace(timeless, blocks=bare))
+    text = np.frombuffer(json.dumps(tree).encode(), np.uint8)
+    variables = {f"{name}_numbers": (f"{name}_number", values) for name, values in arrays.items()}
+    return xr.Dataset({schema.TREE: (f"{schema.TREE}_byte", text), **variables})
 
 
 def annealing_group(record: RunRecord) -> xr.Dataset:
-    """Return the schedule, the diagnostics over all blocks and of each, and the kernel settings.
+    """Return the schedule, the diagnostics over all blocks, and the kernel settings.
 
     Stage ``k`` lies between ``beta[k]`` and ``beta[k + 1]`` in both directions.
     """
@@ -369,9 +243,6 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         # A slash would be read as a path into the tree.
         safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
         variables[safe_name] = (schema.STAGE, values)
-    for role, blocks in record.blocks.items():
-        if blocks and role != Role.GIVEN:  # which nothing has annealed
-            variables |= _block_traces(role, blocks, schema.stage_of(role))
     coords = {
         schema.STAGE: np.arange(n_stages),
         schema.BETA_POINT: np.arange(n_stages + 1),
@@ -411,21 +282,6 @@ def _average_trace(
     return means
 
 
-def _block_traces(role: Role, blocks: Sequence[BlockRecord], stage: str) -> dict[str, Any]:
-    """Return the trace of every block, and mean and variance of the energy at its end."""
-    block = f"{role}_block"
-    variables: dict[str, Any] = {}
-    for name, units in schema.TRACE_UNITS.items():
-        rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
-        if name in schema.OPTIONAL_TRACES and np.isnan(rows).all():
-            continue
-        variables[f"{role}_{name}"] = ((block, stage), np.stack(rows), {"units": units})
-    for side, name in enumerate(("energy_mean", "energy_var")):
-        ends = np.array([item.end[side] for item in blocks], np.float64)
-        variables[f"{role}_{name}_end"] = (block, ends, {"units": schema.TRACE_UNITS[name]})
-    return variables
-
-
 def _check_length(name: str, values: NDArray[np.float64], n_stages: int) -> None:
     if values.shape != (n_stages,):
         raise ValueError(
@@ -455,7 +311,7 @@ def to_datatree(
     Parameters
     ----------
     record : RunRecord
-        The run. Its ``info`` becomes attributes of the group ``log_evidence``.
+        The run. Its ``facts`` become attributes of the group ``log_evidence``.
     evidence : sequence of LogEvidence
         One estimate per estimator, in nats; their names must differ.
     recommended : str
@@ -484,7 +340,7 @@ def to_datatree(
     -------
     DataTree
         With the groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``
-        (those that have content), ``log_evidence``, ``work`` and ``annealing``.
+        (those that have content), ``log_evidence``, ``work``, ``annealing`` and ``record``.
 
     Raises
     ------
@@ -504,11 +360,12 @@ def to_datatree(
     library = library_attrs(versions)
     named = Named(coords or {}, dims or {})
     groups = {
-        **sample_groups(samples, named, {**library, **(sample_attrs or {})}),
-        **data_groups(data, named, library),
+        **_groups(samples, schema.SAMPLE_DIMS, named, {**library, **(sample_attrs or {})}),
+        **_groups(data, (), named, library),
         schema.LOG_EVIDENCE: evidence_group(evidence, recommended),
         schema.WORK: work_group(record),
         schema.ANNEALING: annealing_group(record),
+        schema.RECORD: record_group(record),
     }
     own = {
         **{f"{name}_version": version for name, version in versions.items()},
@@ -519,8 +376,7 @@ def to_datatree(
         schema.RANDOM_SEED: random_seed,
         schema.FINGERPRINT: fingerprint,
     }
-    facts = {name: fact for name, fact in record.info.items() if name not in own}
-    groups[schema.LOG_EVIDENCE].attrs = {**facts, **own, schema.FACTS: list(facts)}
+    groups[schema.LOG_EVIDENCE].attrs = {**record.facts.attributes(), **own}
     for name in schema.EVIDENCE_GROUPS:
         groups[name].attrs = made_attrs({**groups[name].attrs, **library})
     return xr.DataTree.from_dict(groups)
@@ -565,8 +421,9 @@ def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
     Returns
     -------
     DataTree
-        ``idata`` with the groups ``log_evidence``, ``work`` and ``annealing`` of ``evidence``,
-        which replace existing groups of these names. All other groups are those of ``idata``.
+        ``idata`` with the groups ``log_evidence``, ``work``, ``annealing`` and ``record`` of
+        ``evidence``, which replace existing groups of these names. All other groups are those of
+        ``idata``.
 
     Raises
     ------

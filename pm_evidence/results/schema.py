@@ -6,11 +6,7 @@ Writers and readers share these names, so this module documents the format of fi
 
 from pm_evidence.core.records import Role
 
-# 2 adds the trace of each block and the origin of each posterior draw; 3 adds ``path_ess`` and the
-# facts of the schedule; 4 adds tempered chains; 5 adds ``particles``. Names of earlier versions are
-# unchanged.
-SCHEMA_VERSION = "5"
-FIRST_WITH_RECORDS = 2
+SCHEMA_VERSION = "6"
 INFERENCE_LIBRARY = "pm_evidence"
 
 # Groups of ArviZ's own schema.
@@ -23,7 +19,9 @@ CONSTANT_DATA = "constant_data"
 LOG_EVIDENCE = "log_evidence"
 WORK = "work"
 ANNEALING = "annealing"
-EVIDENCE_GROUPS = (LOG_EVIDENCE, WORK, ANNEALING)
+RECORD = "record"  # all of the run but its draws; see `core.codec`
+TREE = "tree"  # its variable of text
+EVIDENCE_GROUPS = (LOG_EVIDENCE, WORK, ANNEALING, RECORD)
 
 # Dimensions.
 CHAIN = "chain"
@@ -31,25 +29,16 @@ DRAW = "draw"
 SAMPLE_DIMS = (CHAIN, DRAW)
 ESTIMATOR = "estimator"
 STAGE = "stage"
-ISLAND_STAGE = "island_stage"  # islands that reverse paths start from have their own stages
 BETA_POINT = "beta_point"
 DIRECTION = "direction"
 
 # The roles of blocks are coordinates of ``direction``, and prefixes of the dimensions and variables
-# of ``work``: ``forward_path``, ``forward_block``, ``forward_path_block``,
-# ``forward_relative_variance``, ...
+# of ``work``: ``forward_path``, ``forward_block``, ``forward_path_block``, ...
 DIRECTIONS = (Role.FORWARD, Role.REVERSE)
-# work from a fitted density to the target: at draws of the fitted density, and of the target
-BRIDGE = ("bridge_forward", "bridge_reverse")
-# prefix of the chains that move between temperatures, and their dimensions
-TEMPERED = "tempered"
-TEMPERED_STATE, TEMPERED_CHAIN = "tempered_state", "tempered_chain"
-TEMPERED_BLOCK = "tempered_block"
 # the group of draws of islands that each reverse path started from
 ORIGIN = "reverse_path_origin"
 
-# Diagnostics of every stage, averaged over blocks (``energy_mean``) and of each block
-# (``forward_energy_mean``, ...), with their units.
+# Diagnostics of every stage, averaged over blocks, with their units.
 TRACE_UNITS = {
     "energy_mean": "nats",
     "energy_var": "nats^2",
@@ -76,7 +65,7 @@ RECOMMENDED = "recommended"
 METHOD = "method"
 RANDOM_SEED = "random_seed"
 FINGERPRINT = "fingerprint"
-FACTS = "facts"  # names of those attributes that are the ``info`` of the record
+SECONDS = ("tuning_time", "sampling_time")  # facts that the group ``record`` leaves out
 
 # Attribute of ``posterior`` and variable of ``sample_stats``: the kind of source of the draws, and
 # the source of each draw. Draws of different origin are independent.
@@ -84,8 +73,3 @@ DRAWN_FROM = "drawn_from"
 DRAW_ORIGIN = "origin"
 
 NATS = "nats"
-
-
-def stage_of(role: Role) -> str:
-    """Return the dimension of the stages of blocks."""
-    return ISLAND_STAGE if role == Role.ISLAND else STAGE

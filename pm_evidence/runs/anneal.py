@@ -1,6 +1,6 @@
 """The run of one target: its setup, the rounds, and the facts that every record holds."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from pm_evidence.core.interrupts import Report
 from pm_evidence.core.random import Phase, seed_of_run
 from pm_evidence.core.records import (
     BlockRecord,
+    Facts,
     LogEvidence,
     Role,
     RunRecord,
@@ -75,8 +76,7 @@ def with_precision(
     noise = partial(measure, target, x, run.seed, tau_of(record.beta))
     precision = run.remembered("noise", noise)
     _, n_seeds = zip(*target.settings(), strict=True)
-    info = {**record.info, **precision.facts(), "n_seeds": list(n_seeds)}
-    record = replace(record, info=info)
+    record = record.stating(**precision.facts(), n_seeds=list(n_seeds))
     return record, estimates(record)
 
 
@@ -116,13 +116,13 @@ def with_few_values(
     n = max(len(x), _LEAST_DRAWS)
     prior = target.finite_prior_points(n, SeedSequence(seed_of_run(run.seed, Phase.CHECK)))
     values = _values(target.evaluate(np.concatenate([prior, x])).log_density)
-    n_evaluations = record.info.get("n_evaluations", 0) + len(prior) + len(x)
-    info = {**record.info, "n_evaluations": n_evaluations}
+    spent = record.facts.n_evaluations + len(prior) + len(x)
+    record = record.stating(n_evaluations=spent)
     is_indicator = len(values) == 2 and values[0] == -np.inf
     if len(values) <= _FEW and not is_indicator:
-        info |= {"n_values": len(values), "n_prior_draws": len(prior)}
-        found = estimates(replace(record, info=info))
-    return replace(record, info=info), found
+        record = record.stating(n_values=len(values), n_prior_draws=len(prior))
+        found = estimates(record)
+    return record, found
 
 
 def _values(log_density: Floats) -> Floats:
@@ -151,7 +151,7 @@ def anneal(
     record, evidence = run.anneal(setup, display, starts)
     record, evidence = with_precision(run, target, record, evidence)
     record, evidence = with_few_values(run, target, record, evidence)
-    return replace(record, info={**record.info, "log_prior_mass": target.log_prior_mass}), evidence
+    return record.stating(log_prior_mass=target.log_prior_mass), evidence
 
 
 def _nothing_to_sample(target: Any) -> RunRecord:
@@ -159,9 +159,8 @@ def _nothing_to_sample(target: Any) -> RunRecord:
     log_likelihood = target.draw(1, np.random.SeedSequence(0)).log_density[:, 1]
     nothing = StageTrace(-log_likelihood, np.zeros(1), np.ones(1), np.full(1, np.nan), np.ones(1))
     blocks = [BlockRecord(i, -log_likelihood, nothing, relative_variance=0.0) for i in range(2)]
-    return RunRecord(
-        "smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, {}, {"log_prior_mass": 0.0}
-    )
+    facts = Facts(log_prior_mass=0.0)
+    return RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, facts=facts)
 
 
 def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
@@ -169,7 +168,7 @@ def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
     if evidence.status != Status.OK:
         message = with_pointer(evidence.status, evidence.message)
         warn(f"status {evidence.status!r}: {message}")
-    n_nan, n = record.info.get("n_nan", 0), record.info.get("n_evaluations", 0)
+    n_nan, n = record.facts.n_nan, record.facts.n_evaluations
     if n_nan > _NAN_SHARE * n:
         warn(
             f"the log density was NaN at {n_nan} of {n} proposals; they were rejected, so the "
@@ -191,5 +190,5 @@ def over_prior(
         raise KeyboardInterrupt
     prior_run = replace(run, seed=seed_of_run(run.seed, Phase.PRIOR))
     _, of_prior = anneal(prior_run, prior, kernel_of_prior(main, kernel), display)
-    record = replace(record, info={**record.info, "prior_constant": asdict(of_prior[0])})
+    record = record.stating(prior_constant=of_prior[0])
     return record, estimates(record)

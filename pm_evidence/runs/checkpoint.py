@@ -23,12 +23,6 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 _log = logging.getLogger("pymc.pm_evidence")
 
-# Arguments on which the numbers of a run depend, beside model, data and seed. The others say where
-# it runs, what is shown, how long it may go on, and which groups the result has.
-_OF_NUMBERS = {
-    *("method", "draws", "schedule", "kernel", "reference", "path", "potentials", "reparameterise"),
-    *("backend", "target_mcse", "max_draws", "compile_kwargs"),
-}
 # Name of the entry that describes the call, and version of all that is stored.
 _CALL, _FORMAT = "call", 1
 _LONGEST_SHOWN = 60
@@ -42,44 +36,23 @@ class _Part:
     shown: str
 
 
-class _Description:
-    """What a call consists of: version, model, data, and arguments but for the seed."""
+def _described_call(
+    target: Any, arguments: Mapping[str, Any]
+) -> tuple[dict[str, _Part], list[str]]:
+    """Return version, model, data and arguments as parts, and what has no content to compare."""
+    undescribed: list[str] = []
 
-    def __init__(self, target: Any, arguments: Mapping[str, Any]) -> None:
-        self.undescribed: list[str] = []
-        self.parts = {"version": self._part(VERSION)}
-        if is_native(target):
-            # a dataclass says all there is in its fields
-            constants = {} if is_dataclass(target) else target.constant_data()
-            of_target = {"model": (target, constants), "data": target.observed_data()}
-        else:
-            of_target = self._identity(target)
-        self.parts |= {name: _Part(self._digest(each), "") for name, each in of_target.items()}
-        numbers = {name: value for name, value in arguments.items() if name in _OF_NUMBERS}
-        self.parts |= {name: self._part(value) for name, value in numbers.items()}
-
-    def _part(self, value: Any) -> _Part:
-        text = repr(value)
-        shown = text if len(text) <= _LONGEST_SHOWN and " at 0x" not in text else ""
-        return _Part(self._digest(value), shown)
-
-    def _digest(self, value: Any) -> str:
-        found = Digest(self._plain)
-        found.add(value)
-        self.undescribed += found.undescribed
-        return found.hexdigest()
-
-    def _identity(self, model: Any) -> dict[str, Any]:
-        digests, undescribed = description_of(model)
-        self.undescribed += undescribed
+    def identity(model: Any) -> dict[str, Any]:
+        digests, missing = description_of(model)
+        undescribed.extend(missing)
         return digests
 
-    def _plain(self, value: Any) -> Any:
+    def plain(value: Any) -> Any:
         """Return what describes a compiled model or a DataTree; any other value as it is."""
         if isinstance(value, EstimatedTarget):
             value = value.evaluated
         if isinstance(value, PyMCTarget):
-            return "target", self._identity(value.model)
+            return "target", identity(value.model)
         if isinstance(value, xr.DataTree):
             return {
                 str(group): {str(name): each.values for name, each in node.data_vars.items()}
@@ -87,21 +60,43 @@ class _Description:
             }
         return value
 
+    def part(value: Any, *, shown: bool = True) -> _Part:
+        found, text = Digest(plain), repr(value) if shown else ""
+        found.add(value)
+        undescribed.extend(found.undescribed)
+        short = len(text) <= _LONGEST_SHOWN and " at 0x" not in text
+        return _Part(found.hexdigest(), text if short else "")
 
-def with_journal(run: Run, target: Any, arguments: Mapping[str, Any]) -> Run:
-    """Return a run with its seed, and with what an earlier process has computed of it."""
-    path, random_seed = arguments["checkpoint"], arguments["random_seed"]
+    if is_native(target):
+        # a dataclass says all there is in its fields
+        constants = {} if is_dataclass(target) else target.constant_data()
+        of_target = {"model": (target, constants), "data": target.observed_data()}
+    else:
+        of_target = identity(target)
+    parts = {"version": part(VERSION)}
+    parts |= {name: part(each, shown=False) for name, each in of_target.items()}
+    return parts | {name: part(value) for name, value in arguments.items()}, undescribed
+
+
+def with_journal(
+    run: Run, target: Any, arguments: Mapping[str, Any], path: Any, random_seed: Any
+) -> Run:
+    """Return a run with its seed, and with what an earlier process has computed of it.
+
+    ``arguments`` are those on which the numbers of a run depend, beside model, data and seed. The
+    others say where it runs, what is shown, how long it may go on, and which groups it gives.
+    """
     if path is None:
         return replace(run, seed=resolve_seed(random_seed))
-    archive, call = Archive(_folder(path)), _Description(target, arguments)
-    if call.undescribed:
+    archive = Archive(_folder(path))
+    parts, undescribed = _described_call(target, arguments)
+    if undescribed:
         warn(
             f"checkpoint must be of a call that can be compared with later ones, got one that uses "
-            f"{' and '.join(dict.fromkeys(call.undescribed))}, whose content cannot be: nothing is "
+            f"{' and '.join(dict.fromkeys(undescribed))}, whose content cannot be: nothing is "
             "stored or read. Keep such objects out of the densities of the model."
         )
         return replace(run, seed=resolve_seed(random_seed))
-    parts = call.parts
     stored, n_finished = _stored(archive, path), len(archive) - 1
     if stored is not None and n_finished:
         seed = int(stored["seed"]) if random_seed is None else resolve_seed(random_seed)

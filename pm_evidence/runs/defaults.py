@@ -179,3 +179,20 @@ def default_method(given: Any) -> str:
     if is_native(given):
         return str(given.method)
     return "aisel" if estimated_variables(given) else "smc"
+
+
+def lacking(target: Any) -> str:
+    """Return what keeps a density from being fitted to the posterior of a model; empty if nothing.
+
+    That of a model whose likelihood is estimated or changes along the path is no density to fit.
+    """
+    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
+        return "a likelihood that cannot be evaluated as a whole"
+    if not target.n_dim:
+        return "no free variable"
+    if target.discrete.size:
+        names = [v.name for v in target.layout.variables if np.dtype(v.dtype).kind in "iub"]
+        return f"the discrete variables {', '.join(map(repr, names))}"
+    if target.prior_acceptance != 1.0:
+        return "a transform that cuts off a part of the prior, whose mass is not known exactly"
+    return ""

@@ -21,23 +21,27 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace, Status
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.of_islands import TOLERATED
-from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.mixture import MOST_DIMENSIONS, StudentFit, fit_population
 from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
 from pm_evidence.runs.anneal import with_few_values
-from pm_evidence.runs.coarse import better, is_good
-from pm_evidence.runs.defaults import annealing_setup, effort_of
-from pm_evidence.runs.references import Trial, groups_of, rows_and_variables, small_annealing
-from pm_evidence.runs.reparameterise import Choice
-from pm_evidence.runs.rounds import Limits, Run, growth_for, stopped, with_bridges, with_costs
+from pm_evidence.runs.defaults import effort_of, lacking
+from pm_evidence.runs.importance import drawing_further, extending, is_good, refitting
+from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
+from pm_evidence.runs.reparameterise import in_best_coordinates
+from pm_evidence.runs.rounds import (
+    Limits,
+    Run,
+    Step,
+    growth_for,
+    hoped_for,
+    until_small,
+    with_costs,
+)
 from pm_evidence.samplers.bridge import Bridging, Costs
-from pm_evidence.samplers.sampler import RunContext
-from pm_evidence.targets.model.coordinates import best_centring
 from pm_evidence.targets.model.data_points import DataPointsTarget
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
 Floats = NDArray[np.float64]
@@ -53,8 +57,6 @@ _SURVEY = 2.0
 _REFITS, _GROWTH = 2, 1.5
 # Draws from the fitted density are added at most so often, to at most so many times as many.
 _ADDITIONS, _LARGEST_GROWTH = 4, 8.0
-# They are the limit of the error while it falls by at least this share of what is expected.
-_LEAST_GAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -71,14 +73,7 @@ def check_bridged(target: Any) -> None:
             "bridge sampling needs a pymc.Model whose likelihood can be evaluated, got "
             f"{described(target)}; use another method of sample_evidence."
         )
-    problem = ""
-    if not target.n_dim:
-        problem = "no free variable"
-    elif target.discrete.size:
-        names = [rv.name for rv in target.model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
-        problem = f"the discrete variables {', '.join(map(repr, names))}"
-    elif not GeometricPath(target).has_density:
-        problem = "a transform that cuts off a part of the prior, whose mass is not known exactly"
+    problem = lacking(target)
     if problem:
         raise ModelError(
             "bridge sampling needs a model of continuous variables with a normalised prior, got "
@@ -99,31 +94,33 @@ def bridge_given(
             f"idata must hold at least {_LEAST_DRAWS} posterior draws, got {len(x)}; sample more."
         )
     doubts = doubt_of_draws(idata, draws, TOLERATED), doubt_of_few(draws)
-    target, x, choice = _in_best_coordinates(target, x)
+    as_given: Any = target
+    target, choice = in_best_coordinates(target, x)
+    x = choice.converted(as_given, x)
     with one_blas_thread():
-        trial = small_annealing(run, target, kernel, display)
-        known = _fitted(run, target, trial)
-        grouped = partial(_grouped, target, x, groups_of(*shape), trial)
+        small = check_run(run, target, kernel, display)
+        known = None
+        if target.n_dim <= MOST_DIMENSIONS:
+            rng = generator(run.seed, Phase.REFERENCE, 1)
+            known = run.remembered("fit", partial(fit_population, small.draws(run.seed), rng))
+        visited = [block.visited for block in small.record.of(Role.FORWARD)]
+        grouped = partial(_grouped, target, x, groups_of(*shape), visited)
         blocks = run.remembered("given draws", grouped)
     planned = run.time()
-    record = _checks(run, target, kernel, trial, display)
-    facts = {
-        "doubt": ", and ".join(filter(None, doubts)),
-        "n_divergent": n_divergent(idata)[0],
-        "n_chains": shape[0],
-    }
-    record = replace(record, info={**record.info, **facts})
-    record = record.updated(Role.GIVEN, blocks)
+    record = small.record.updated(Role.GIVEN, blocks)
+    record = record.stating(
+        doubt=", and ".join(filter(None, doubts)),
+        n_divergent=n_divergent(idata)[0],
+        n_chains=shape[0],
+    )
     costs = _costs(run, target, len(blocks))
     bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.remembered)
     record, found = _refined(run, record, bridging, started)
-    assert trial.plan is not None
-    spent = trial.plan.n_evaluations + bridging.n_evaluations
+    spent = small.plan.n_evaluations + bridging.n_evaluations
     durations = planned - started, run.time() - planned
     record = choice.added_to(with_costs(record, spent, *durations))
     record, found = with_few_values(run, target, record, found)
-    info = {**record.info, "log_prior_mass": target.log_prior_mass}
-    return target, replace(record, info=info), found
+    return target, record.stating(log_prior_mass=target.log_prior_mass), found
 
 
 def _costs(run: Run, target: Any, n_groups: int) -> Costs:
@@ -140,27 +137,10 @@ def _most(limits: Limits, n_groups: int) -> float:
     return limits.max_draws / n_groups
 
 
-def _in_best_coordinates(target: Any, x: Floats) -> tuple[Any, Floats, Choice]:
-    """Return target and draws in the coordinates that the draws show to be best."""
-    if not isinstance(target, ReparameterisedTarget) or not target.variables:
-        return target, x, Choice()
-    centring = best_centring(target.effects(x))
-    choice = Choice.of(target, centring)
-    return target.centred_by(centring), choice.converted(target, x), choice
-
-
-def _fitted(run: Run, target: Any, trial: Trial) -> Any:
-    """Return a density fitted to the annealed population; None in high dimension."""
-    if target.n_dim > MOST_DIMENSIONS:
-        return None
-    fit = partial(fit_population, trial.draws, generator(run.seed, Phase.REFERENCE, 1))
-    return run.remembered("fit", fit)
-
-
 def _grouped(
-    target: Any, x: Floats, group: NDArray[np.int64], trial: Trial
+    target: Any, x: Floats, group: NDArray[np.int64], visited: Sequence[Any]
 ) -> tuple[BlockRecord, ...]:
-    """Return the groups of given draws, each with states that an island of the trial visited.
+    """Return the groups of given draws, each with states that an island visited.
 
     The work of a group is that of reciprocal importance sampling (Gelfand and Dey 1994) with a
     density fitted to all draws, which is enough to compare the draws with other modes.
@@ -170,7 +150,6 @@ def _grouped(
     crude = StudentFit.to(np.concatenate(parts))
     log_density = [Posterior(target).log_density(part) for part in parts]
     _check_support(np.concatenate(log_density))
-    visited = [block.visited for block in trial.blocks]
     return tuple(
         BlockRecord(
             block=i,
@@ -196,52 +175,37 @@ def _check_support(log_density: Floats) -> None:
         )
 
 
-def _checks(
-    run: Run, target: Any, kernel: str | Kernel, trial: Trial, display: Display
-) -> RunRecord:
-    """Return the record of the small annealing."""
-    assert trial.plan is not None
-    setup = annealing_setup(target, kernel)
-    context = RunContext(
-        setup, trial.plan, trial.plan, run.size, run.seed, None, run.shown_on(display)
-    )
-    return run.empty(context).updated(Role.FORWARD, trial.blocks)
-
-
 def _refined(
     run: Run, record: RunRecord, bridging: Bridging, started: float
 ) -> tuple[RunRecord, list[LogEvidence]]:
     """Return the record with draws from a fitted density, and its estimates.
 
     The density is fitted again while the fit is poor. Draws from it are added while they, and not
-    the given draws, limit the error. Upon Ctrl-C the record is the last one of which estimates were
-    made.
+    the given draws, limit the error.
     """
     limits, refits, additions, hoped = run.limits, _REFITS, _ADDITIONS, np.inf
     one_round = limits.target_mcse is None and not np.isfinite(limits.max_time)
-    blocks = bridging.extend(record.of(Role.GIVEN), run.execute)
-    try:
-        while True:
-            record = with_bridges(record, Role.GIVEN, blocks, bridging)
-            best, *_ = found = estimates(record)
-            small = best.mcse <= (limits.target_mcse or 0.0)
-            if one_round or (small and best.status == Status.OK):
-                return record, found
-            if refits and not is_good(blocks):
-                refits -= 1
-                growth = min(_GROWTH, _most(limits, len(blocks)) / _drawn(blocks))
-                blocks = better(blocks, bridging.refitted(blocks, growth, run.execute))
-                continue
-            n, reason = _further(best, blocks, limits, run.time() - started)
-            if not additions or best.mcse > hoped:
-                n, reason = 0, GIVEN_DRAWS
-            if not n:
-                missed = limits.target_mcse is not None
-                return _ended(record, limits, reason) if missed else (record, found)
-            additions, hoped = additions - 1, _hoped(best.mcse, _drawn(blocks), n)
-            blocks = bridging.drawn_further(blocks, n, run.execute)
-    except KeyboardInterrupt as error:
-        return stopped(run.journal, record, limits.target_mcse, error)
+
+    def rule(record: RunRecord, best: LogEvidence) -> Step | str | None:
+        nonlocal refits, additions, hoped
+        blocks = record.of(Role.GIVEN)
+        small = best.mcse <= (limits.target_mcse or 0.0)
+        if one_round or (small and best.status == Status.OK):
+            return None
+        if refits and not is_good(blocks):
+            refits -= 1
+            growth = min(_GROWTH, _most(limits, len(blocks)) / _drawn(blocks))
+            return refitting(run, bridging, Role.GIVEN, growth)
+        n, reason = _further(best, blocks, limits, run.time() - started)
+        if not additions or best.mcse > hoped:
+            n, reason = 0, GIVEN_DRAWS
+        if not n:
+            return reason if limits.target_mcse is not None else None
+        additions, hoped = additions - 1, hoped_for(best.mcse, _drawn(blocks), n)
+        return drawing_further(run, bridging, Role.GIVEN, n)
+
+    bridged = extending(run, bridging, Role.GIVEN)(record)
+    return until_small(run, bridged, lambda record: record, rule)
 
 
 def _further(
@@ -263,14 +227,3 @@ def _further(
 def _drawn(blocks: Sequence[BlockRecord]) -> int:
     """Return the number of draws from the fitted density for each group."""
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
-
-
-def _hoped(mcse: float, done: int, further: int) -> float:
-    """Return the error below which further draws of each group were worth their cost."""
-    return mcse * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + further)) ** 0.5))
-
-
-def _ended(record: RunRecord, limits: Limits, reason: str) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates, which say why the error is larger than asked for."""
-    record = replace(record, info={**record.info, **limits.missed(reason)})
-    return record, estimates(record)

@@ -1,7 +1,7 @@
 """The log Bayes factor of two models by annealing from one to the other."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import LogEvidence, Role, RunRecord
+from pm_evidence.core.records import Facts, LogEvidence, Role, RunRecord
 from pm_evidence.estimators.bar import overlap
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
@@ -20,12 +20,20 @@ from pm_evidence.paths.geometric import PairPath
 from pm_evidence.references.pair import ALIGNMENTS, Alignment, LinkingDensity, PairTarget
 from pm_evidence.results import schema
 from pm_evidence.results.stored import estimate_of
-from pm_evidence.runs.defaults import effort_of
+from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.references import groups_of, rows_and_variables
 from pm_evidence.runs.result import drawn_by_island, drawn_by_weight, islands_are_wrong
-from pm_evidence.runs.rounds import Limits, Run, growth_for, was_interrupted
-from pm_evidence.runs.routes import anneal_by_routes, has_routes
+from pm_evidence.runs.rounds import (
+    Limits,
+    Run,
+    Step,
+    growth_for,
+    hoped_for,
+    until_small,
+    was_interrupted,
+)
+from pm_evidence.runs.routes import anneal_by_routes
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.pair import PairBlock, crossed_at_once
 from pm_evidence.samplers.pilot import Pilot
@@ -79,17 +87,9 @@ class ModelDraws:
 
 def check_annealed(target: Any, which: str) -> None:
     """Raise ModelError unless a model can be annealed to or from another."""
-    if has_routes(target):
+    problem = lacking(target)
+    if not problem:
         return
-    if not hasattr(target, "prior_acceptance") or not hasattr(target, "layout"):
-        problem = "a likelihood that is estimated"
-    elif target.discrete.size:
-        names = [v.name for v in target.layout.variables if np.dtype(v.dtype).kind in "iub"]
-        problem = f"the discrete variables {', '.join(map(repr, names))}"
-    elif not target.n_dim:
-        problem = "no free variable"
-    else:
-        problem = "a transform that cuts off a part of the prior, whose mass is not known exactly"
     raise ModelError(
         "annealing between models needs continuous variables and a likelihood that can be "
         f"evaluated, got {problem} in the {which} model; compare the evidences of both: "
@@ -113,25 +113,25 @@ def model_draws(run: Run, target: Any, given: Any, display: Display, name: str) 
     blocks = record.of(Role.GIVEN)
     x = np.concatenate([np.asarray(block.draws) for block in blocks])
     group = np.repeat([b.block for b in blocks], [len(np.asarray(b.draws)) for b in blocks])
-    return ModelDraws(target, x, group, evidence[0], _spent(record))
+    return ModelDraws(target, x, group, evidence[0], record.facts.n_evaluations)
 
 
 def _annealed_alone(run: Run, target: Any, n_draws: int, display: Display) -> ModelDraws:
     """Return draws from the cheapest annealing that certifies itself."""
-    found = anneal_by_routes(run, target, "auto", display, effort_of(target), n_draws)
+    found = anneal_by_routes(run, target, "auto", display, n_draws)
     target, record, evidence = found
     _check_complete(record)
     rng, blocks = generator(run.seed, Phase.RESULT), record.of(Role.FORWARD)
     fitted = [block for block in blocks if block.fit_draws is not None]
-    if fitted and (record.info["route"] == "importance" or islands_are_wrong(evidence)):
+    if fitted and (record.facts.route == "importance" or islands_are_wrong(evidence)):
         x, origin = drawn_by_weight(fitted, rng, (_LEAST, n_draws))
         order, n = np.argsort(origin), sum(len(np.asarray(block.fit_draws)) for block in fitted)
         return ModelDraws(
-            target, x[order], origin[order] * _GROUPS // n, evidence[0], _spent(record)
+            target, x[order], origin[order] * _GROUPS // n, evidence[0], record.facts.n_evaluations
         )
     alive = [block for block in blocks if block.draws is not None]
     x, group = drawn_by_island(alive, rng)
-    return ModelDraws(target, x, group, evidence[0], _spent(record))
+    return ModelDraws(target, x, group, evidence[0], record.facts.n_evaluations)
 
 
 def _check_complete(record: RunRecord) -> None:
@@ -153,10 +153,6 @@ def _of_result(target: Any, dt: Any, name: str) -> ModelDraws:
     return ModelDraws(target, x[order], group[order], estimate_of(dt, name), 0)
 
 
-def _spent(record: RunRecord) -> int:
-    return int(record.info.get("n_evaluations", 0))
-
-
 _NAME = "model_to_model"
 # With less overlap between the posteriors, the error would depend on a few draws.
 _LEAST_OVERLAP = 0.05
@@ -166,8 +162,6 @@ _JUDGED, _LEAST_GROUPS = 4, 4
 _PER_DIMENSION, _PARTICLES, _LENGTH = 10, (400, 4000), 5
 # Paths in each direction of the first round; most rounds, and growth of a round.
 _PATHS, _ROUNDS, _LARGEST_GROWTH = 512, 4, 4.0
-# Further paths are started while they reduce the error by this share of what is expected.
-_LEAST_GAIN = 0.5
 
 
 @dataclass(frozen=True)
@@ -195,22 +189,18 @@ def anneal_between(
     first, second = _in_common_coordinates(first, second)
     halves = _halves(run.seed, second, first)
     target = halves[0].path.target
-    record = RunRecord(
-        _NAME,
-        np.array([0.0, 1.0]),
-        {},
-        info={
-            "evidences": [asdict(model.evidence) for model in (first, second)],
-            "shared": list(target.layout.names),
-            "n_evaluations": first.n_evaluations + second.n_evaluations,
-        },
+    facts = Facts(
+        evidences=(first.evidence, second.evidence),
+        shared=list(target.layout.names),
+        n_evaluations=first.n_evaluations + second.n_evaluations,
     )
+    record = RunRecord(_NAME, np.array([0.0, 1.0]), {}, facts=facts)
     at_once = _crossed(run, record, halves)
     found = estimates(at_once)
     if _is_enough(run, at_once, found[0]):
         return at_once, found
-    spent = {**record.info, "n_evaluations": at_once.info["n_evaluations"]}
-    return _annealed(run, replace(record, info=spent), halves, display)
+    record = record.stating(n_evaluations=at_once.facts.n_evaluations)
+    return _annealed(run, record, halves, display)
 
 
 def _in_common_coordinates(first: ModelDraws, second: ModelDraws) -> tuple[ModelDraws, ModelDraws]:
@@ -318,13 +308,13 @@ def _crossed(run: Run, record: RunRecord, halves: Sequence[_Half]) -> RunRecord:
 
 def _with_blocks(record: RunRecord, tasks: Sequence[PairBlock], made: Sequence[Any]) -> RunRecord:
     """Return the record with more blocks and their cost."""
-    spent = record.info["n_evaluations"] + sum(block.n_evaluations for block in made)
+    spent = record.facts.n_evaluations + sum(block.n_evaluations for block in made)
     for role in (Role.FORWARD, Role.REVERSE):
         mine = [block for task, block in zip(tasks, made, strict=True) if task.role == role]
         first = len(record.of(role))
         numbered = [replace(block, block=first + i) for i, block in enumerate(mine)]
         record = record.extended(role, numbered)
-    return replace(record, info={**record.info, "n_evaluations": spent})
+    return record.stating(n_evaluations=spent)
 
 
 def _is_enough(run: Run, record: RunRecord, found: LogEvidence) -> bool:
@@ -347,24 +337,31 @@ def _annealed(
     n = int(np.clip(_PER_DIMENSION * path.target.n_dim, *_PARTICLES))
     coarse = Pilot(n, _LENGTH).run(path, kernel, run.seed, display.pilot)
     plan = AIS().follow(coarse)
-    spent = record.info["n_evaluations"] + coarse.n_evaluations
-    record = replace(record, beta=plan.beta, info={**record.info, "n_evaluations": spent})
+    spent = record.facts.n_evaluations + coarse.n_evaluations
+    record = replace(record, beta=plan.beta).stating(n_evaluations=spent)
     execute, rng = run.shown_on(display), generator(run.seed, Phase.START, 1)
-    n, hoped, target_mcse = _PATHS, np.inf, run.limits.target_mcse
-    for number in range(_ROUNDS):
-        tasks = _blocks(record, halves, plan, run.seed, rng, n)
-        record = _with_blocks(record, tasks, execute("Paths", tasks, plan))
-        found = estimates(record)
-        done, error = record.work(Role.FORWARD).size, found[0].mcse
+    rounds, hoped, target_mcse = _ROUNDS, np.inf, run.limits.target_mcse
+
+    def round_of(n: int) -> Step:
+        def extended(record: RunRecord) -> RunRecord:
+            tasks = _blocks(record, halves, plan, run.seed, rng, n)
+            return _with_blocks(record, tasks, execute("Paths", tasks, plan))
+
+        return extended
+
+    def rule(record: RunRecord, best: LogEvidence) -> Step | str | None:
+        nonlocal rounds, hoped
+        rounds, done, error = rounds - 1, record.work(Role.FORWARD).size, best.mcse
         if target_mcse is None or not np.isfinite(error) or error <= target_mcse:
-            return record, found
-        if error > hoped or number == _ROUNDS - 1:
-            break
+            return None
+        if error > hoped or not rounds:
+            return GIVEN_DRAWS
         growth = min(growth_for(error, target_mcse, 1.2), _LARGEST_GROWTH)
         n = max(int(growth * done), _PATHS)
-        hoped = error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + n)) ** 0.5))
-    record = replace(record, info={**record.info, **run.limits.missed(GIVEN_DRAWS)})
-    return record, estimates(record)
+        hoped = hoped_for(error, done, n)
+        return round_of(n)
+
+    return until_small(run, record, round_of(_PATHS), rule)
 
 
 def _blocks(

@@ -1,6 +1,6 @@
 """What annealing starts from, and the posterior draws that reverse paths start from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from typing import Any
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.contracts import Kernel, Plan, Reference, Target
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan, Reference, Target
 from pm_evidence.core.exceptions import ModelError, NumericalError, warn
 from pm_evidence.core.random import Phase, generator, seed_of_run
-from pm_evidence.core.records import BlockRecord, LogEvidence
+from pm_evidence.core.records import CrossCheck, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.of_islands import of_small_islands
@@ -28,7 +28,7 @@ from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.peaks import fit_laplace
 from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.samplers.sampler import ForwardBlock, ReverseStarts
+from pm_evidence.samplers.sampler import ForwardBlock, ReverseStarts, RunContext
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.data_points import DataPointsTarget
@@ -149,51 +149,59 @@ _ISLANDS, _LENGTH, _ESS = 8, 4, 0.5
 _PER_DIMENSION, _PARTICLES, _LEAST_PILOT = 12, (512, 2048), 200
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What a small annealing from the prior found."""
+@dataclass(frozen=True)
+class SmallRun:
+    """What a few small islands from the prior, or near it, found."""
 
-    draws: Floats  # shape (n, n_dim): draws of equal weight; those of one island are neighbours
-    evidence: LogEvidence  # mean over the islands, which is unbiased for Z
-    n_evaluations: int  # density (or gradient) evaluations
-    blocks: Sequence[BlockRecord] = ()  # the islands
-    plan: Plan | None = None  # what the islands followed
+    record: RunRecord  # the islands
+    plan: Plan  # what the islands followed
+    population: Floats  # shape (n, n_dim): the last population of the pilot
 
-    def facts(self) -> dict[str, float]:
-        """Return the evidence, for a comparison with that of the run; none if it has no error."""
-        if not np.isfinite([self.evidence.value, self.evidence.mcse]).all():
-            return {}
-        return {"trial_log_z": self.evidence.value, "trial_mcse": self.evidence.mcse}
+    @property
+    def n_evaluations(self) -> int:
+        """Density (or gradient) evaluations of pilot and islands."""
+        blocks = self.record.of(Role.FORWARD)
+        return self.plan.n_evaluations + sum(block.n_evaluations for block in blocks)
+
+    def draws(self, seed: int) -> Floats:
+        """Return draws of equal weight; those of one island are neighbours."""
+        starts = ReverseStarts.of_islands(self.record.of(Role.FORWARD))
+        assert starts.probability is not None
+        rng = generator(seed_of_run(seed, Phase.REFERENCE), Phase.START)
+        chosen = resample(starts.probability, len(starts.draws), rng, "systematic")
+        return starts.draws[np.sort(chosen)]
 
 
-def small_annealing(run: Run, target: Any, kernel: str | Kernel, display: Display) -> Trial:
-    """Run a few small islands of sequential Monte Carlo from the prior, after a small pilot."""
-    seed = seed_of_run(run.seed, Phase.REFERENCE)
-    setup = annealing_setup(target, kernel)
-    total = int(np.clip(_PER_DIMENSION * target.n_dim, *_PARTICLES))
-    pilot = Pilot(max(total // 2, _LEAST_PILOT), _LENGTH, _ESS)
+def small_run(
+    run: Run, setup: AnnealingSetup, pilot: Pilot, display: Display, title: str, phase: Phase
+) -> SmallRun:
+    """Anneal the islands of a run once, along the plan of a small pilot."""
+    sampler: Any = run.sampler
 
-    def learnt() -> Plan:
-        return replace(pilot.run(setup.path, setup.kernel, seed, display.pilot), population=None)
+    def learnt() -> tuple[Plan, Floats]:
+        plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
+        return replace(plan, population=None), plan.population.x
 
-    plan = run.remembered("trial plan", learnt, kernel=setup.kernel)
-    islands = SMC(islands=_ISLANDS, chain_length=_LENGTH, ess=_ESS)
+    plan, population = run.remembered("plan", learnt, kernel=setup.kernel)
+    show = run.shown_on(display)
+    context = RunContext(setup, plan, plan, run.size, run.seed, None, show)
     tasks = [
-        ForwardBlock(islands, setup.path, plan, i, total // _ISLANDS, seed, Phase.ISLAND)
-        for i in range(_ISLANDS)
+        ForwardBlock(sampler, setup.path, plan, i, run.size, run.seed, phase)
+        for i in range(sampler.islands)
     ]
-    blocks = run.shown_on(display)("Reference", tasks, plan)
-    starts = ReverseStarts.of_islands(blocks)
-    assert starts.probability is not None
-    rng = generator(seed, Phase.START)
-    chosen = resample(starts.probability, len(starts.draws), rng, "systematic")
-    return Trial(
-        starts.draws[np.sort(chosen)],
-        of_small_islands(blocks),
-        plan.n_evaluations + sum(block.n_evaluations for block in blocks),
-        blocks,
-        plan,
-    )
+    record = context.extended(run.empty(context), Role.FORWARD, title, tasks, plan)
+    return SmallRun(record, plan, population)
+
+
+def check_run(run: Run, target: Any, kernel: str | Kernel, display: Display) -> SmallRun:
+    """Run a few small islands from the prior, which check what annealing starts from."""
+    total = int(np.clip(_PER_DIMENSION * target.n_dim, *_PARTICLES))
+    islands = SMC(islands=_ISLANDS, chain_length=_LENGTH, ess=_ESS)
+    seed = seed_of_run(run.seed, Phase.REFERENCE)
+    small = replace(run, sampler=islands, size=total // _ISLANDS, seed=seed)
+    pilot = Pilot(max(total // 2, _LEAST_PILOT), _LENGTH, _ESS)
+    setup = annealing_setup(target, kernel)
+    return small_run(small, setup, pilot, display, "Reference", Phase.ISLAND)
 
 
 _NAMES = ("prior", "laplace", "fit")
@@ -238,24 +246,29 @@ def with_reference(
         return target  # all variables keep their prior, or are uniform on circles
     _check_reference(target, reference, positions)
     with one_blas_thread():
-        trial = _trial(run, target, reference, kernel, display)
+        small = _checked(run, target, reference, kernel, display)
         known, n_evaluations, facts = None, 0, dict[str, Any]()
-        if trial is not None:
-            x = trial.draws[:, positions]
+        if small is not None:
+            x = small.draws(run.seed)[:, positions]
             fit = partial(fit_population, x, generator(run.seed, Phase.REFERENCE, 1))
             known = run.remembered("fit", fit)
-            facts, n_evaluations = trial.facts(), trial.n_evaluations
+            found, n_evaluations = (
+                of_small_islands(small.record.of(Role.FORWARD)),
+                small.n_evaluations,
+            )
+            if np.isfinite([found.value, found.mcse]).all():
+                facts["cross_check"] = CrossCheck(found.value, found.mcse)
         name, density, spent = _density(run, target, reference, positions, known)
-    facts = {"reference": name, **facts}
+    facts["reference"] = name
     return ReferencedTarget(target, density, facts, n_evaluations + spent, known)
 
 
-def _trial(
+def _checked(
     run: Run, target: PyMCTarget, reference: Any, kernel: str | Kernel, display: Display
-) -> Trial | None:
+) -> SmallRun | None:
     """Return the small annealing from the prior; None, with a warning, if it does not arrive."""
     try:
-        return small_annealing(run, target, kernel, display)
+        return check_run(run, target, kernel, display)
     except NumericalError as error:
         if isinstance(reference, str) and reference == "fit":
             raise

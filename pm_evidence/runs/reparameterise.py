@@ -47,10 +47,9 @@ class Choice:
         return cls(amounts, n_evaluations, seconds, centring)
 
     def converted(self, target: ReparameterisedTarget, draws: Any) -> Any:
-        """Return draws of a target in the chosen coordinates; None if there are none."""
-        if draws is None:
-            return None
-        assert self.centring is not None
+        """Return draws of a target in the chosen coordinates, if there are any."""
+        if draws is None or self.centring is None:
+            return draws
         x = np.asarray(draws)
         return target.coordinates.converted(x, target.centring, self.centring)
 
@@ -58,12 +57,19 @@ class Choice:
         """Return the record of the run with the choice and its cost."""
         if self.amounts is None:
             return record
-        added = {
-            "n_evaluations": record.info.get("n_evaluations", 0) + self.n_evaluations,
-            "tuning_time": record.info.get("tuning_time", 0.0) + self.seconds,
-            "centring": self.amounts,
-        }
-        return replace(record, info={**record.info, **added})
+        return record.stating(
+            n_evaluations=record.facts.n_evaluations + self.n_evaluations,
+            tuning_time=(record.facts.tuning_time or 0.0) + self.seconds,
+            centring=self.amounts,
+        )
+
+
+def in_best_coordinates(target: Any, *draws: Any) -> tuple[Any, Choice]:
+    """Return a target in the coordinates that draws show to be best."""
+    if not isinstance(target, ReparameterisedTarget) or not target.variables:
+        return target, Choice()
+    centring = best_centring(target.effects(np.concatenate(draws)))
+    return target.centred_by(centring), Choice.of(target, centring)
 
 
 def anneal_moved(

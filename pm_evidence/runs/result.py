@@ -54,8 +54,8 @@ def result_of(
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
     attrs: dict[str, Any] = {}
-    if "sampling_time" in record.info:
-        attrs["sampling_time"] = record.info["sampling_time"]
+    if record.facts.sampling_time is not None:
+        attrs["sampling_time"] = record.facts.sampling_time
     if drawn is not None:
         draws = drawn.draws
         flat = draws.reshape(-1, *draws.shape[2:])
@@ -72,7 +72,7 @@ def result_of(
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
     dt = to_datatree(
-        replace(record, info={**_of_model(target), **record.info, "potentials": potentials}),
+        record.stating(**_of_model(target, record), potentials=potentials),
         evidence,
         recommended=evidence[0].estimator,
         posterior=posterior,
@@ -99,9 +99,7 @@ def _statistics(
     flat = drawn.draws.reshape(-1, *drawn.draws.shape[2:])
     if drawn.log_density is not None and isinstance(target, PyMCTarget):
         return target.sample_stats(flat, drawn.log_density.ravel()), record
-    if "n_evaluations" in record.info:
-        n_evaluations = record.info["n_evaluations"] + len(flat)
-        record = replace(record, info={**record.info, "n_evaluations": n_evaluations})
+    record = record.stating(n_evaluations=record.facts.n_evaluations + len(flat))
     return target.sample_stats(flat), record
 
 
@@ -111,12 +109,13 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("pymc", "pytensor", "numba")}
 
 
-def _of_model(target: Any) -> dict[str, str]:
-    """Return what a model is annealed from, unless the record says otherwise, and evaluated by."""
+def _of_model(target: Any, record: RunRecord) -> dict[str, str]:
+    """Return what a model is annealed from, and evaluated by."""
     if is_native(target):
         return {}
     compiled_for = getattr(target, "compiled_for", None)
-    return {"reference": "prior", **(compiled_for() if compiled_for else {"backend": "numba"})}
+    evaluated_by = compiled_for() if compiled_for else {"backend": "numba"}
+    return {"reference": record.facts.reference or "prior", **evaluated_by}
 
 
 def check_groups(target: Any, options: dict[str, Any]) -> None:
@@ -147,10 +146,10 @@ def posterior_draws(
         return None
     rng = generator(run.seed, Phase.RESULT)
     if record.tempered:
-        return _drawn_by_ladder(blocks, int(record.info["ladders"]), run.sampler.islands)
+        return _drawn_by_ladder(blocks, int(record.facts.ladders or 1), run.sampler.islands)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
-        if fitted and (record.info.get("route") == "importance" or islands_are_wrong(evidence)):
+        if fitted and (record.facts.route == "importance" or islands_are_wrong(evidence)):
             draws, origin = drawn_by_weight(fitted, rng)
             chains = _in_chains(draws, origin, "importance", run.sampler.islands)
             known = [b.fit_log_density for b in fitted if b.fit_log_density is not None]

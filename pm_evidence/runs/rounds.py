@@ -16,7 +16,15 @@ from pm_evidence.core.exceptions import warn
 from pm_evidence.core.interrupts import interrupt_answered
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status, UsedSchedule
+from pm_evidence.core.records import (
+    BlockRecord,
+    Facts,
+    LogEvidence,
+    Role,
+    RunRecord,
+    Status,
+    UsedSchedule,
+)
 from pm_evidence.core.resampling import resample
 from pm_evidence.estimators.of_islands import correlation_in_chains, distance_from_fit
 from pm_evidence.estimators.of_run import estimates
@@ -32,16 +40,37 @@ Floats = NDArray[np.float64]
 
 def was_interrupted(record: RunRecord) -> bool:
     """Return whether a record is what Ctrl-C left of a run."""
-    return record.info.get("stopped_by") == Status.INTERRUPTED
+    return record.facts.stopped_by == Status.INTERRUPTED
 
 
-def best_of(whole: RunRecord, latest: RunRecord) -> RunRecord:
-    """Return which record an interrupted run ends with.
+# A step that makes a run longer, and the rule that returns the next one; or the limit that ended
+# the run, or None where none did.
+Step = Callable[[RunRecord], RunRecord]
+Rule = Callable[[RunRecord, LogEvidence], Step | str | None]
 
-    A bridge is far more precise than a few more islands without one, and is therefore kept.
+
+def until_small(
+    run: "Run", record: RunRecord, step: Step, rule: Rule
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Take steps until the error of a record is small enough, as a rule tells.
+
+    After Ctrl-C the record is what there is.
     """
-    blocks = (block for blocks in whole.blocks.values() for block in blocks)
-    return whole if any(block.bridge is not None for block in blocks) else latest
+    following: Step | str | None = step
+    try:
+        while callable(following):
+            record = following(record)
+            found = estimates(record)
+            following = rule(record, found[0])
+    except KeyboardInterrupt as error:
+        bridged = any(block.bridge is not None for part in record.blocks.values() for block in part)
+        # a bridge is far more precise than a few more islands without one, and is therefore kept
+        latest = None if bridged else getattr(error, "record", None)
+        return stopped(run.journal, latest or record, run.limits.target_mcse, error)
+    if following is not None:
+        record = run.limits.missed(record, following)
+        found = estimates(record)
+    return record, found
 
 
 def stopped(
@@ -51,8 +80,7 @@ def stopped(
     if not record.of(Role.GIVEN) and record.work(Role.FORWARD).size < 2:
         raise error
     target = nan if target_mcse is None else target_mcse
-    info = {**record.info, "stopped_by": Status.INTERRUPTED.value, "target_mcse": target}
-    record = replace(record, info=info)
+    record = record.stating(stopped_by=Status.INTERRUPTED.value, target_mcse=target)
     found = estimates(record)
     if not (isfinite(found[0].value) and isfinite(found[0].mcse)):
         raise error
@@ -87,11 +115,11 @@ class Limits:
     # reached ``target_mcse``; otherwise the message does.
     asked: bool = True
 
-    def missed(self, reason: str) -> dict[str, Any]:
-        """Return the facts by which estimates say that the target was not reached, and why."""
+    def missed(self, record: RunRecord, reason: str) -> RunRecord:
+        """Return a record that says that the target was not reached, and why."""
         if not self.asked:
-            return {"short_of": self.target_mcse}
-        return {"stopped_by": str(reason), "target_mcse": self.target_mcse}
+            return record.stating(short_of=self.target_mcse)
+        return record.stating(stopped_by=str(reason), target_mcse=self.target_mcse)
 
     def affordable(self, seconds: float) -> float:
         """Return how many evaluations the first round may make if each takes so many seconds."""
@@ -125,13 +153,22 @@ def seconds_each(limits: Limits, target: Any) -> float:
     return min(taken, default=0.0)
 
 
+# Further draws are worth their cost while they lower the error by this share of what is expected.
+_LEAST_GAIN = 0.5
+
+
 def growth_for(error: float, target: float, reserve: float) -> float:
     """Return by which multiple of the draws so far an error needs more, with a factor of reserve.
 
     Infinite where there is no error that could be reduced.
     """
-    excess = error / target
-    return reserve * excess**2 - 1.0 if excess < _FURTHEST else np.inf
+    ratio = error / target
+    return reserve * ratio**2 - 1.0 if ratio < _FURTHEST else np.inf
+
+
+def hoped_for(error: float, done: int, further: int) -> float:
+    """Return the error above which further draws were not worth their cost."""
+    return error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + further)) ** 0.5))
 
 
 # Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
@@ -184,37 +221,40 @@ class Run:
     def _rounds(
         self, context: RunContext, bridging: Bridging, display: Display, started: float
     ) -> tuple[RunRecord, list[LogEvidence]]:
-        """Return the record of all rounds and its estimates; after Ctrl-C what there is."""
-        draws, number, done, n_contradicted = self.sampler.first_round(self.size), 1, 0, 0
-        record = whole = self.empty(context)
-        display.round(number, self.limits.target_mcse, None)
-        try:
-            while True:
-                record = self.sampler.extended(context, whole, draws)
-                whole = record = self._bridged(record, bridging)
-                found = estimates(record)
-                done, elapsed = self._grown(record, done), self.time() - started
-                most = None if record.tempered else context.setup.most_draws
-                draws, reason = self._more(found[0], done, elapsed, most)
-                # further islands whose chains hardly move would miss the same as those before them
-                if not draws or (found[0].status == Status.NOT_MIXED and not record.tempered):
-                    break
-                if "more_peaks" in record.info and self.limits.target_mcse is not None:
-                    break
-                n_contradicted += found[0].status in _CONTRADICTED
-                if n_contradicted > _MOST_CONTRADICTED:
-                    break
+        """Return the record of all rounds and its estimates."""
+        number, done, n_contradicted = 1, 0, 0
+        target_mcse = self.limits.target_mcse
+
+        def round_of(draws: int) -> Step:
+            def extended(record: RunRecord) -> RunRecord:
+                longer = self.sampler.extended(context, record, draws)
+                try:
+                    return self._bridged(longer, bridging)
+                except KeyboardInterrupt as error:
+                    error.record = longer  # type: ignore[attr-defined]
+                    raise
+
+            return extended
+
+        def rule(record: RunRecord, best: LogEvidence) -> Step | str | None:
+            nonlocal number, done, n_contradicted
+            done, elapsed = self._grown(record, done), self.time() - started
+            most = None if record.tempered else context.setup.most_draws
+            draws, limit = self._more(best, done, elapsed, most)
+            n_contradicted += best.status in _CONTRADICTED
+            # further islands whose chains hardly move would miss the same as those before them
+            unmoved = best.status == Status.NOT_MIXED and not record.tempered
+            more_peaks = record.facts.more_peaks and target_mcse is not None
+            if draws and not (unmoved or more_peaks or n_contradicted > _MOST_CONTRADICTED):
                 number += 1
-                display.round(number, self.limits.target_mcse, found[0])
-        except KeyboardInterrupt as error:
-            record = best_of(whole, getattr(error, "record", None) or record)
-            record, found = stopped(self.journal, record, self.limits.target_mcse, error)
-            reason = Status.OK
-        if reason != Status.OK:
-            info = {**record.info, **self.limits.missed(reason)}
-            record = replace(record, info=info)
-            found = estimates(record)
-        display.round(number, self.limits.target_mcse, found[0])
+                display.round(number, target_mcse, best)
+                return round_of(draws)
+            return limit
+
+        display.round(number, target_mcse, None)
+        first = round_of(self.sampler.first_round(self.size))
+        record, found = until_small(self, self.empty(context), first, rule)
+        display.round(number, target_mcse, found[0])
         return record, found
 
     def _grown(self, record: RunRecord, before: int) -> int:
@@ -230,22 +270,16 @@ class Run:
 
     def empty(self, context: RunContext) -> RunRecord:
         """Return the record before the first round."""
+        setup, plan = context.setup, context.plan
         # islands of kernels without settings to tune follow a schedule like that of the paths
-        kind = "islands" if context.setup.n_stages is None else "annealed"
-        kind = "relaxed" if context.setup.starts else kind
-        used = context.plan.schedule or UsedSchedule(context.plan.beta)
-        return RunRecord(
-            self.name or self.sampler.name,
-            context.plan.beta,
-            {},
-            settings=kernel_settings(context.plan),
-            info={
-                "reverse_start": context.starts.kind if context.starts else kind,
-                **context.setup.facts,
-                **({"stepwise": True} if context.setup.stepwise else {}),
-                **used.facts(),
-            },
+        kind = "islands" if setup.n_stages is None else "annealed"
+        kind = context.starts.kind if context.starts else "relaxed" if setup.starts else kind
+        facts = Facts(
+            reverse_start=kind, schedule=plan.schedule or UsedSchedule(plan.beta, "given")
         )
+        name = self.name or self.sampler.name
+        record = RunRecord(name, plan.beta, {}, kernel_settings(plan), facts)
+        return record.stating(**{"stepwise": setup.stepwise, **setup.facts})
 
     def shown_on(self, display: Display) -> Any:
         """Return a function that runs blocks and shows progress; see ``RunContext.execute``."""
@@ -289,8 +323,7 @@ class Run:
             replace(block, draws=whole.draws)
             for block, whole in zip(bridging.extend(thinned, self.execute), blocks, strict=True)
         ]
-        info = {**record.info, **bridging.facts()}
-        return replace(record.updated(Role.FORWARD, made), info=info)
+        return record.updated(Role.FORWARD, made).stating(**bridging.facts())
 
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record without islands with a check by importance sampling, made only once."""
@@ -307,31 +340,29 @@ class Run:
         )
         first, *others = record.of(Role.FORWARD)
         first = replace(first, bridge=(work, np.empty(0)))
-        info = {**record.info, **bridging.facts()}
-        return replace(record.updated(Role.FORWARD, (first, *others)), info=info)
+        return record.updated(Role.FORWARD, (first, *others)).stating(**bridging.facts())
 
     def _more(
         self, found: LogEvidence, done: int, elapsed: float, most: int | None
-    ) -> tuple[int, Status]:
-        """Return how many draws to add (0: none), and the limit that ended the run, or ``"ok"``."""
+    ) -> tuple[int, Status | None]:
+        """Return how many draws to add (0: none), and the limit that ended the run, if any."""
         limits = self.limits
         if most is not None and not limits.asked:
             limits = replace(limits, max_draws=min(max(most, self.size), limits.max_draws))
         if found.status == Status.UNBOUNDED:
-            return 0, Status.OK
+            return 0, None
         if limits.target_mcse is None:
-            return self._whole(self._growth_in_time(elapsed), done, limits.max_draws), Status.OK
-        good = found.status == Status.OK and np.isfinite(found.mcse)
-        if good and found.mcse <= limits.target_mcse:
-            return 0, Status.OK
-        wanted = _LARGEST_GROWTH
-        if good:
+            return self._whole(self._growth_in_time(elapsed), done, limits.max_draws), None
+        growth = _LARGEST_GROWTH
+        if found.status == Status.OK and np.isfinite(found.mcse):
+            if found.mcse <= limits.target_mcse:
+                return 0, None
             wanted = growth_for(found.mcse, limits.target_mcse, 1.1)
-        growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
+            growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
         if elapsed * (1.0 + growth) > limits.max_time:
             return 0, Status.MAX_TIME
         draws = self._whole(growth, done, limits.max_draws)
-        return (draws, Status.OK) if draws > 0 else (0, Status.MAX_DRAWS)
+        return (draws, None) if draws > 0 else (0, Status.MAX_DRAWS)
 
     def _growth_in_time(self, elapsed: float) -> float:
         """Return how many draws to add for each so far in the time left; 0 without a time limit."""
@@ -355,25 +386,22 @@ def with_bridges(
     record: RunRecord, role: Role, islands: Sequence[BlockRecord], bridging: Bridging
 ) -> RunRecord:
     """Return a record with islands that have a bridge, and with what the survey found."""
-    info = {**record.info, **bridging.facts()}
-    facts = {
-        "moment_distance": None if role == Role.ISLAND else distance_from_fit(islands),
-        "chain_correlation": correlation_in_chains(islands),
-    }
-    info |= {name: value for name, value in facts.items() if value is not None}
-    return replace(record.updated(role, islands), info=info)
+    record = record.updated(role, islands).stating(**bridging.facts())
+    distance = None if role == Role.ISLAND else distance_from_fit(islands)
+    correlation = correlation_in_chains(islands)
+    if distance is not None:
+        record = record.stating(moment_distance=distance)
+    return record if correlation is None else record.stating(chain_correlation=correlation)
 
 
 def with_costs(record: RunRecord, spent: int, planning: float, sampling: float) -> RunRecord:
     """Return a finished record with its costs."""
     blocks = [block for blocks in record.blocks.values() for block in blocks]
-    info = {
-        "tuning_time": planning,
-        "sampling_time": sampling,
-        "n_evaluations": spent + sum(block.n_evaluations for block in blocks),
-        "n_nan": sum(block.n_nan for block in blocks),
-    }
-    kept = dict(record.info)
     if not record.of(Role.REVERSE):
-        kept.pop("reverse_start", None)
-    return replace(record, info={**kept, **info})
+        record = record.stating(reverse_start=None)
+    return record.stating(
+        tuning_time=planning,
+        sampling_time=sampling,
+        n_evaluations=spent + sum(block.n_evaluations for block in blocks),
+        n_nan=sum(block.n_nan for block in blocks),
+    )

@@ -1,7 +1,7 @@
 """Routes to an evidence, the cheapest first, until one of them certifies itself.
 
 1. ``"importance"``: a coarse annealing from the prior, and draws from a density that is fitted to
-   it; see ``runs.coarse``.
+   it; see ``runs.importance``.
 2. ``"annealing"``: annealing from the prior with as many particles as the error needs.
 3. ``"long_chains"``: the same with longer chains, if those of the second route hardly moved.
 
@@ -19,13 +19,13 @@ import numpy as np
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.interrupts import interrupt_answered
-from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
+from pm_evidence.core.records import CrossCheck, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.coarse import Attempt, anneal_coarsely, grown_effort, share_of_effort
-from pm_evidence.runs.defaults import effort_of
+from pm_evidence.runs.defaults import effort_of, lacking
+from pm_evidence.runs.importance import RouteResult, grown_effort, importance_route, share_of_effort
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupted
 from pm_evidence.samplers.ais import AIS
@@ -34,9 +34,202 @@ from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
+
+# How much longer a route takes than those before it, at least.
+_GROWTH = 2.0
+# The third route: how many times longer its chains are, and how many each island has at least, for
+# the usual error and for large ones.
+_LONGER, _CHAINS, _FEW_CHAINS = 4, 10, 2
+# Estimates of the first route that check the last one, and what they are called there.
+_CHECKS = {"smc": "coarse", "importance": "fitted"}
+
+
+def has_routes(target: Any) -> bool:
+    """Return whether a density can be fitted to the posterior of a target."""
+    return not lacking(target)
+
+
+def anneal_by_routes(
+    run: Run,
+    target: PyMCTarget,
+    kernel: str | Kernel,
+    display: Display,
+    least_draws: int = 0,
+) -> tuple[Any, RunRecord, list[LogEvidence]]:
+    """Take the routes in turn until the error is small enough."""
+    routes = _Routes(run, target, kernel, display, least_draws)
+    for route in (routes.importance, routes.annealing, routes.long_chains):
+        if routes.ended:
+            break
+        route()
+    return routes.result()
+
+
+class _Routes:
+    """The routes of one run, and what those that were taken found."""
+
+    def __init__(
+        self,
+        run: Run,
+        target: PyMCTarget,
+        kernel: str | Kernel,
+        display: Display,
+        least_draws: int,
+    ) -> None:
+        self.run, self.target, self.kernel, self.display = run, target, kernel, display
+        self.least_draws = least_draws
+        self.target_mcse = float(run.limits.target_mcse or 0.0)
+        self.wanted = share_of_effort(self.target_mcse)
+        n_draws = int(effort_of(target) * self.wanted * run.sampler.first_round(run.size))
+        self.size = run.sampler.size(n_draws)
+        self.started, self.taken = run.time(), list[RouteResult]()
+        self.lost = 0  # evaluations of a route that failed
+        self.interrupted = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether no further route is needed, or none is expected to end in time."""
+        if not self.taken:
+            return False
+        last = self.taken[-1]
+        if self.interrupted:
+            return True
+        if last.name != "importance" and (
+            last.status != Status.NOT_MIXED or last.record.facts.more_peaks
+        ):
+            return True
+        return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
+
+    @property
+    def too_late(self) -> bool:
+        """Whether a further route, which takes longer, is not expected to end in time."""
+        seconds = self.taken[-1].seconds_each if self.taken else 0.0
+        longer = seconds * EVALUATIONS_EACH * self.run.sampler.first_round(self.size)
+        elapsed = self.run.time() - self.started
+        return elapsed + max(_GROWTH * elapsed, longer) > self.run.limits.max_time
+
+    def importance(self) -> None:
+        """Draw from a density fitted to a coarse annealing."""
+        try:
+            found = importance_route(
+                self.run, self.target, self.kernel, self.display, self.least_draws
+            )
+        except NumericalError as error:  # the next route says what is wrong
+            self.lost = error.n_evaluations
+            if self.too_late:
+                raise
+            return
+        self.taken.append(found)
+        self.interrupted = was_interrupted(found.record)
+
+    def annealing(self) -> None:
+        """Anneal from the prior, in coordinates that a pilot finds best."""
+        self._anneal("annealing", self.run.sampler, self.size)
+
+    def long_chains(self) -> None:
+        """Anneal from the prior with longer chains."""
+        usual: Any = self.run.sampler
+        longer = replace(usual, chain_length=_LONGER * usual.chain_length)
+        n_chains = max(round(self.wanted * _CHAINS), _FEW_CHAINS)
+        self._anneal("long_chains", longer, max(self.size, n_chains * longer.chain_length))
+
+    def _anneal(self, name: str, sampler: Any, size: int) -> None:
+        """Anneal islands of ``size`` particles in the time that is left."""
+        with self.display.compiling():
+            target = compiled_if_long(self.target, inf if name == "long_chains" else ANNEALING)
+        left = max(self.run.limits.max_time - (self.run.time() - self.started), 0.0)
+        limits = replace(self.run.limits, max_time=left)
+        run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
+        try:
+            found = anneal_moved(run, target, self.kernel, self.display, None, "auto")
+        except KeyboardInterrupt:
+            if not self.taken:
+                raise
+            self.interrupted = True
+            self.run.journal.close()
+            interrupt_answered()
+            return
+        self.interrupted = was_interrupted(found[1])
+        # few islands of a round that was interrupted are worth less than the route before
+        few = len(found[1].of(Role.FORWARD)) < sampler.islands
+        if not (self.interrupted and self.taken and few):
+            self.taken.append(RouteResult(name, *found))
+
+    def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
+        """Return target, record and estimates of the last route, with the cost of all.
+
+        If it is not ok and the first route demands more, those of the first one.
+        """
+        first, last = self.taken[0], self.taken[-1]
+        facts = [each.record.facts for each in self.taken]
+        shared = {
+            "routes": {each.name: each.in_words() for each in self.taken},
+            "n_evaluations": self.lost + sum(each.n_evaluations for each in facts),
+            "n_nan": sum(each.n_nan for each in facts),
+            "tuning_time": sum(each.tuning_time or 0.0 for each in facts),
+            "sampling_time": sum(each.sampling_time or 0.0 for each in facts),
+        }
+        record = last.record.stating(**shared, route=last.name)
+        limit = None
+        if self.interrupted:
+            limit = Status.INTERRUPTED
+        elif last.name == "importance" and not last.reached(self.target_mcse):
+            limit = Status.MAX_TIME
+        if limit is not None:
+            record = record.stating(stopped_by=limit.value, target_mcse=self.target_mcse)
+        if last is not first and first.name == "importance":
+            check = _as_check(first)
+            record = record if check is None else record.stating(cross_check=check)
+        evidence = estimates(record)
+        if _demands_more(record.facts.cross_check, first.evidence[0], evidence[0]):
+            record = first.record.stating(
+                **shared, route=first.name, annealed_log_z=evidence[0].value
+            )
+            return first.target, record, estimates(record)
+        return last.target, record, evidence
+
+
+def _demands_more(check: CrossCheck | None, first: LogEvidence, last: LogEvidence) -> bool:
+    """Return whether check and estimate of the first route exceed that of the last, not ok, one."""
+    if check is None or last.status == Status.OK:
+        return False
+    return all(
+        value > last.value + DISAGREEMENT * float(np.hypot(mcse, last.mcse))
+        for value, mcse in ((check.log_z, check.mcse), (first.value, first.mcse))
+    )
+
+
+def _as_check(first: RouteResult) -> CrossCheck | None:
+    """Return the fact by which the first route checks the last one.
+
+    Its islands and the draws from its fitted density give two estimates that are unbiased for the
+    evidence and never negative. The one that demands more is chosen.
+    """
+    found = [each for each in first.evidence if each.estimator in _CHECKS]
+    found = [each for each in found if np.isfinite([each.value, each.mcse]).all()]
+    if not found:
+        return None
+    most = max(found, key=lambda each: each.value - DISAGREEMENT * each.mcse)
+    return CrossCheck(most.value, most.mcse, _CHECKS[most.estimator])
+
+
+_MOST_ROUNDS = 10  # in draws of the first
+
+
+def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvidence:
+    """Return the recommended estimate of a target, as `sample_evidence` would make it."""
+    sampler = SMC()
+    size = sampler.size(int(sampler.default_draws * effort_of(target)))
+    most = _MOST_ROUNDS * sampler.first_round(size)
+    limits = Limits(target_mcse=target_mcse, max_draws=most)
+    run = Run(sampler, size, cores, None, seed, name=sampler.name, limits=limits)
+    with dividing_rows(cores, None), Display(enabled=False) as display:
+        if has_routes(target):
+            return anneal_by_routes(run, target, "auto", display)[2][0]
+        return anneal_moved(run, target, "auto", display, None, "auto")[2][0]
+
 
 # Evaluations of a first route, and of annealing from the prior, at the usual target error.
 _FIRST, ANNEALING = 10_000, 300_000
@@ -99,211 +292,3 @@ def _is_short(target: Any, n_evaluations: float) -> bool:
     if not isinstance(density, NumpyDensity):
         return False
     return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
-
-
-# How much longer a route takes than those before it, at least.
-_GROWTH = 2.0
-# The third route: how many times longer its chains are, and how many each island has at least, for
-# the usual error and for large ones.
-_LONGER, _CHAINS, _FEW_CHAINS = 4, 10, 2
-# Estimates of the first route that check the last one, and what they are called there.
-_TRIALS = {"smc": "coarse", "importance": "fitted"}
-# Facts of a record that are summed over the routes.
-_SUMMED = ("n_evaluations", "n_nan", "tuning_time", "sampling_time")
-
-
-def has_routes(target: Any) -> bool:
-    """Return whether densities can be fitted to the posterior of a target: that of a PyMC model."""
-    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
-        return False
-    known = target.prior_acceptance == 1.0 and not target.discrete.size
-    return known and target.n_dim > 0
-
-
-def anneal_by_routes(
-    run: Run,
-    target: PyMCTarget,
-    kernel: str | Kernel,
-    display: Display,
-    effort: float,
-    least_draws: int = 0,
-) -> tuple[Any, RunRecord, list[LogEvidence]]:
-    """Take the routes in turn until the error is small enough."""
-    routes = _Routes(run, target, kernel, display, effort, least_draws)
-    for route in (routes.importance, routes.annealing, routes.long_chains):
-        if routes.ended:
-            break
-        route()
-    return routes.result()
-
-
-class _Routes:
-    """The routes of one run, and what those that were taken found."""
-
-    def __init__(
-        self,
-        run: Run,
-        target: PyMCTarget,
-        kernel: str | Kernel,
-        display: Display,
-        effort: float,
-        least_draws: int,
-    ) -> None:
-        self.run, self.target, self.kernel, self.display = run, target, kernel, display
-        self.least_draws = least_draws
-        self.target_mcse = float(run.limits.target_mcse or 0.0)
-        self.wanted = share_of_effort(self.target_mcse)
-        n_draws = int(effort * self.wanted * run.sampler.first_round(run.size))
-        self.size = run.sampler.size(n_draws)
-        self.started, self.taken = run.time(), list[Attempt]()
-        self.lost = 0  # evaluations of a route that failed
-        self.interrupted = False
-
-    @property
-    def ended(self) -> bool:
-        """Whether no further route is needed, or none is expected to end in time."""
-        if not self.taken:
-            return False
-        last = self.taken[-1]
-        if self.interrupted:
-            return True
-        if last.name != "importance" and (
-            last.status != Status.NOT_MIXED or "more_peaks" in last.record.info
-        ):
-            return True
-        return last.reached(self.target_mcse) or last.status == Status.UNBOUNDED or self.too_late
-
-    @property
-    def too_late(self) -> bool:
-        """Whether a further route, which takes longer, is not expected to end in time."""
-        seconds = self.taken[-1].seconds_each if self.taken else 0.0
-        longer = seconds * EVALUATIONS_EACH * self.run.sampler.first_round(self.size)
-        elapsed = self.elapsed
-        return elapsed + max(_GROWTH * elapsed, longer) > self.run.limits.max_time
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the start."""
-        return self.run.time() - self.started
-
-    def importance(self) -> None:
-        """Draw from a density fitted to a coarse annealing."""
-        try:
-            given = (self.run, self.target, self.kernel, self.display, self.least_draws)
-            found = anneal_coarsely(*given)
-        except NumericalError as error:  # the next route says what is wrong
-            self.lost = error.n_evaluations
-            if self.too_late:
-                raise
-            return
-        self.taken.append(found)
-        self.interrupted = was_interrupted(found.record)
-
-    def annealing(self) -> None:
-        """Anneal from the prior, in coordinates that a pilot finds best."""
-        self._anneal("annealing", self.run.sampler, self.size)
-
-    def long_chains(self) -> None:
-        """Anneal from the prior with longer chains."""
-        usual: Any = self.run.sampler
-        longer = replace(usual, chain_length=_LONGER * usual.chain_length)
-        n_chains = max(round(self.wanted * _CHAINS), _FEW_CHAINS)
-        self._anneal("long_chains", longer, max(self.size, n_chains * longer.chain_length))
-
-    def _anneal(self, name: str, sampler: Any, size: int) -> None:
-        """Anneal islands of ``size`` particles in the time that is left."""
-        with self.display.compiling():
-            target = compiled_if_long(self.target, inf if name == "long_chains" else ANNEALING)
-        left = max(self.run.limits.max_time - self.elapsed, 0.0)
-        limits = replace(self.run.limits, max_time=left)
-        run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
-        try:
-            found = anneal_moved(run, target, self.kernel, self.display, None, "auto")
-        except KeyboardInterrupt:
-            if not self.taken:
-                raise
-            self.interrupted = True
-            self.run.journal.close()
-            interrupt_answered()
-            return
-        self.interrupted = was_interrupted(found[1])
-        # few islands of a round that was interrupted are worth less than the route before
-        few = len(found[1].of(Role.FORWARD)) < sampler.islands
-        if not (self.interrupted and self.taken and few):
-            self.taken.append(Attempt(name, *found))
-
-    def result(self) -> tuple[Any, RunRecord, list[LogEvidence]]:
-        """Return target, record and estimates of the last route, with the cost of all.
-
-        If it is not ok and the first route demands more, those of the first one.
-        """
-        first, last = self.taken[0], self.taken[-1]
-        found = {
-            each.name: {
-                "estimator": each.evidence[0].estimator,
-                "value": each.evidence[0].value,
-                "mcse": each.evidence[0].mcse,
-                "status": str(each.evidence[0].status),
-                "n_evaluations": each.record.info["n_evaluations"],
-            }
-            for each in self.taken
-        }
-        infos = [each.record.info for each in self.taken]
-        totals = {name: sum(info.get(name, 0) for info in infos) for name in _SUMMED}
-        totals["n_evaluations"] += self.lost
-        shared = {**totals, "routes": found}
-        info = {**last.record.info, **shared, "route": last.name}
-        if self.interrupted:
-            info |= {"stopped_by": Status.INTERRUPTED.value, "target_mcse": self.target_mcse}
-        elif last.name == "importance" and not last.reached(self.target_mcse):
-            info |= {"stopped_by": "max_time", "target_mcse": self.target_mcse}
-        if last is not first and first.name == "importance":
-            info |= _as_trial(first)
-        record = replace(last.record, info=info)
-        evidence = estimates(record)
-        if "trial_log_z" in info and _demands_more(info, first.evidence[0], evidence[0]):
-            info = {**first.record.info, **shared, "route": first.name}
-            info["annealed_log_z"] = evidence[0].value
-            record = replace(first.record, info=info)
-            return first.target, record, estimates(record)
-        return last.target, record, evidence
-
-
-def _demands_more(trial: Mapping[str, Any], first: LogEvidence, last: LogEvidence) -> bool:
-    """Return whether trial and estimate of the first route exceed that of the last, not ok, one."""
-    found = (trial["trial_log_z"], trial["trial_mcse"]), (first.value, first.mcse)
-    return last.status != Status.OK and all(
-        value > last.value + DISAGREEMENT * float(np.hypot(mcse, last.mcse))
-        for value, mcse in found
-    )
-
-
-def _as_trial(first: Attempt) -> dict[str, Any]:
-    """Return the facts by which the first route checks the last one.
-
-    Its islands and the draws from its fitted density give two estimates that are unbiased for the
-    evidence and never negative. The one that demands more is chosen.
-    """
-    found = [each for each in first.evidence if each.estimator in _TRIALS]
-    found = [each for each in found if np.isfinite([each.value, each.mcse]).all()]
-    if not found:
-        return {}
-    trial = max(found, key=lambda each: each.value - DISAGREEMENT * each.mcse)
-    kind = _TRIALS[trial.estimator]
-    return {"trial_log_z": trial.value, "trial_mcse": trial.mcse, "trial": kind}
-
-
-_MOST_ROUNDS = 10  # in draws of the first
-
-
-def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvidence:
-    """Return the recommended estimate of a target, as `sample_evidence` would make it."""
-    sampler, effort = SMC(), effort_of(target)
-    size = sampler.size(int(sampler.default_draws * effort))
-    most = _MOST_ROUNDS * sampler.first_round(size)
-    limits = Limits(target_mcse=target_mcse, max_draws=most)
-    run = Run(sampler, size, cores, None, seed, name=sampler.name, limits=limits)
-    with dividing_rows(cores, None), Display(enabled=False) as display:
-        if has_routes(target):
-            return anneal_by_routes(run, target, "auto", display, effort)[2][0]
-        return anneal_moved(run, target, "auto", display, None, "auto")[2][0]

@@ -95,135 +95,19 @@ class RunContext:
             raise
 
 
-class Sampler(Protocol):
-    """A method of `sample_evidence`."""
+class Sampler(ABC):
+    """What all samplers answer to the questions of a run; the defaults suit independent paths."""
 
-    @property
-    def name(self) -> str:
-        """Name of the method."""
-        ...
-
-    @property
-    def default_draws(self) -> int:
-        """Number of draws that ``draws=None`` stands for."""
-        ...
-
-    @property
-    def islands(self) -> int:
-        """Number of independent populations of a round."""
-        ...
-
-    @property
-    def chain_length(self) -> int:
-        """Number of states kept from the chain of each resampled particle of the pilot."""
-        ...
-
-    @property
-    def ess(self) -> float:
-        """Effective sample size at every stage of the pilot, as a share of its particles."""
-        ...
-
-    @property
-    def n_stages(self) -> int | None:
-        """Number of stages of a named schedule, such as ``"linear"``."""
-        ...
-
-    @property
-    def uses_pilot(self) -> bool:
-        """Whether a pilot plans the run even if kernels are not tunable."""
-        ...
-
-    @property
-    def usual_path(self) -> str:
-        """Name of the path that ``path="auto"`` stands for; ``"auto"`` leaves it to the target."""
-        ...
-
-    @property
-    def reverse_start(self) -> Any:
-        """Posterior draws, given by the user, that reverse paths start from, or None."""
-        ...
-
-    @property
-    def n_seeds(self) -> int | None:
-        """Number of seeds of an estimated likelihood; None leaves it unchanged."""
-        ...
-
-    @property
-    def annealer(self) -> "Sampler":
-        """The sampler that runs the blocks: this one, or another with its settings."""
-        ...
-
-    @property
-    def likelihood_moves(self) -> PseudoMarginal:
-        """The kernel that moves states if the likelihood is estimated."""
-        ...
-
-    def size(self, draws: int) -> int:
-        """Return the particles of an island, or the paths of the first round."""
-        ...
-
-    def first_round(self, size: int) -> int:
-        """Return the number of particles or paths of the first round."""
-        ...
-
-    def unit(self, size: int) -> int:
-        """Return the number that the size of a round must be a multiple of."""
-        ...
-
-    def units(self, record: RunRecord, size: int) -> int:
-        """Return the number of particles or forward paths so far."""
-        ...
-
-    def follow(self, plan: Plan) -> Plan:
-        """Return the plan of the pilot as the blocks follow it."""
-        ...
-
-    def prepared(self, context: RunContext) -> RunContext:
-        """Return what rounds need after preparations that use blocks of their own."""
-        ...
-
-    def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
-        """Return the record with another round of ``draws`` particles or paths."""
-        ...
-
-
-class SamplerBase(ABC):
-    """What samplers have in common: the usual answers to the questions of a run.
-
-    Attributes
-    ----------
-    name : str
-        Name of the method in results.
-    default_draws : int
-        Number of draws that ``draws=None`` stands for.
-    islands : int
-        Number of independent populations of a round, which are the chains of the posterior.
-    chain_length : int
-        Number of states kept from the chain of each resampled particle of the pilot.
-    ess : float
-        Effective sample size at every stage of the pilot, as a share of its particles.
-    n_stages : int or None
-        Number of stages of a named schedule, such as ``"linear"``.
-    uses_pilot : bool
-        Whether a pilot plans the run even if kernels are not tunable.
-    usual_path : str
-        Name of the path that ``path="auto"`` stands for; ``"auto"`` leaves it to the target.
-    reverse_start : DataTree, ndarray or None
-        Posterior draws, given by the user, that reverse paths start from.
-    n_seeds : int or None
-        Number of seeds of an estimated likelihood; None leaves it unchanged.
-    """
-
-    name: str
-    default_draws: int = 1000
-    islands: int = 1
-    chain_length: int = 5
-    ess: float = 0.5
-    n_stages: int | None = None
-    uses_pilot: bool = False
-    usual_path: ClassVar[str] = "auto"
-    reverse_start: Any = None
-    n_seeds: ClassVar[int | None] = None
+    name: str  # name of the method in results
+    default_draws: int = 1000  # number of draws that ``draws=None`` stands for
+    islands: int = 1  # independent populations of a round, which are the chains of the posterior
+    chain_length: int = 5  # states kept from the chain of each resampled particle of the pilot
+    ess: float = 0.5  # effective sample size at every stage of the pilot, as a share
+    n_stages: int | None = None  # number of stages of a named schedule, such as ``"linear"``
+    uses_pilot: bool = False  # whether a pilot plans the run even if kernels are not tunable
+    usual_path: ClassVar[str] = "auto"  # what ``path="auto"`` stands for
+    reverse_start: Any = None  # posterior draws of the user's that reverse paths start from
+    n_seeds: ClassVar[int | None] = None  # seeds of an estimated likelihood
 
     @property
     def annealer(self) -> Self:
@@ -264,12 +148,11 @@ class SamplerBase(ABC):
         """Return the record with another round of ``draws`` particles or paths."""
 
 
-class Annealer(SamplerBase):
+class Annealer(Sampler):
     """The base of samplers whose blocks anneal from the reference to the target.
 
-    Derive from it and define ``name`` and `run_block`; its other attributes are those of
-    `SamplerBase`. By default a round consists of blocks of independent paths, along the plan that
-    the pilot found.
+    Derive from it and define ``name`` and `run_block`. By default a round consists of blocks of
+    independent paths, along the plan that the pilot found.
     """
 
     @abstractmethod
@@ -318,17 +201,11 @@ class Annealer(SamplerBase):
         return context.extended(record, Role.FORWARD, self.name.upper(), tasks, context.plan)
 
 
-class _Runs(Protocol):
-    def run_block(
-        self, path: Path, plan: Plan, block: int, n: int, seed: int, report: Report, *, phase: Phase
-    ) -> BlockRecord: ...
-
-
 @dataclass(frozen=True)
 class ForwardBlock:
     """A task for a worker: one block from the reference to the target."""
 
-    sampler: _Runs
+    sampler: Annealer
     path: Path
     plan: Plan
     block: int

@@ -25,7 +25,7 @@ from pm_evidence.samplers.sampler import (
     MOST_ISLANDS,
     MOST_TEMPERATURES,
     RunContext,
-    SamplerBase,
+    Sampler,
     block_sizes,
     kernels_along,
 )
@@ -322,7 +322,7 @@ _UNRECORDED, _LEAST_UNRECORDED = 0.25, 20
 _STARTING, _PARTICLES = 0.15, (4, 64)
 
 
-class Tempering(SamplerBase):
+class Tempering(Sampler):
     """The base of samplers whose chains move between temperatures.
 
     A block holds some of the ladders (independent groups of chains). Its chains start from states

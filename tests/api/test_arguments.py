@@ -8,7 +8,6 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.api.arguments import (
     TARGET_MCSE,
-    check_memory,
     chosen_sampler,
     chosen_schedule,
     compile_options,
@@ -30,11 +29,6 @@ def test_methods_by_name_class_and_object():
         (pe.AISEL(islands=4), "aisel", pe.AISEL),
     ):
         assert isinstance(chosen_sampler(method, default), kind), (method, default)
-
-
-def test_a_sampler_keeps_its_options():
-    given = pe.SMC(islands=4)
-    assert chosen_sampler(given, "smc") is given
 
 
 def test_other_methods_are_refused():
@@ -90,12 +84,6 @@ def test_limits():
         limits(None, None, 100, 50)
     with pytest.raises(ValueError, match="max_time must be"):
         limits(None, -3.0, None, 50)
-
-
-def test_memory():
-    check_memory(10, 10)
-    with pytest.raises(ValueError, match="draws must fit into memory"):
-        check_memory(10**13)
 
 
 def test_options_of_the_compiler():

@@ -84,13 +84,6 @@ def test_other_methods_and_references(options):
     check(shared("normal"), **SHORT | options)
 
 
-def test_potentials_that_belong_to_the_prior():
-    """With a kernel and a reference of the user's own."""
-    student = pe.references.StudentT([0.0, 0.0], np.eye(2), dof=5)
-    own = {"kernel": pe.HMC(target_accept=0.7), "reference": student, "reparameterise": False}
-    check(shared("potential"), potentials="prior", **SHORT | own)
-
-
 @pytest.mark.slow
 def test_another_process_evaluates_by_jax_too():
     """A worker builds the target anew from the model and the name of the backend."""
@@ -113,20 +106,11 @@ def refused(error, match, model=None, **options):
         pe.sample_evidence(model, **{"backend": "jax", **QUIET, **options})
 
 
-def test_unknown_backends():
-    refused(ValueError, r"backend must be .*'numba'.*'jax'.*got 'cuda'", backend="cuda")
-    refused(ValueError, "backend must be", backend=None)
-
-
 def test_jax_that_is_not_installed(monkeypatch, nothing_runs):
     monkeypatch.setattr(core_jax, "find_spec", lambda name: None)
     refused(ImportError, r"pip install 'pm-evidence\[jax\]'")
     # numba does without
     pe.sample_evidence(shared("normal").model, draws=40, target_mcse=None, **QUIET)
-
-
-def test_native_targets():
-    refused(ValueError, "native targets.*leave backend out", pe.Ising(4))
 
 
 def test_models_without_a_density_that_jax_can_evaluate(nothing_runs):
@@ -153,12 +137,3 @@ def test_operations_that_jax_lacks():
         x = pm.Normal("x")
         pm.Normal("y", black_box(x), 1, observed=1.0)
     refused(pe.ModelError, r"black_box.*Leave backend out", model)
-
-
-def test_a_model_without_a_gradient(monkeypatch):
-    """An operation may have code for JAX and no gradient in PyTensor."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        pm.Normal("y", pt.sort(x + np.zeros(2), kind="mergesort")[0], 1, observed=1.0)
-    monkeypatch.setattr("pm_evidence.targets.model.target.gradient_graphs", lambda graphs: None)
-    refused(pe.ModelError, "needs a gradient", model)

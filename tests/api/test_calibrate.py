@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
-from scipy.stats import binom, multivariate_normal
+from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
 from pm_evidence.api import calibrate as module
@@ -52,28 +52,6 @@ def test_right_models_are_calibrated(found):
     assert found.runs.sizes == {"data_set": N, "model": 2}
     assert (found.runs["status"] == "ok").mean() > 0.9
     assert isinstance(found.runs, xr.Dataset)
-
-
-def test_evidences_are_those_of_the_data_sets(models, found):
-    """Were the data not exchanged, all would be those of the first; exact to four errors."""
-    drawn = module._drawn(
-        {name: module.DataSets(model) for name, model in models.items()},
-        np.array([0 if name == "narrow" else 1 for name in found.runs["drawn_from"].values]),
-        1,
-    )
-    errors = []
-    for i, data in enumerate(drawn):
-        for k, sd in enumerate((0.4, 2.5)):
-            value = multivariate_normal(np.zeros(4), np.eye(4) + sd**2).logpdf(data["y"])
-            run = found.runs.isel(data_set=i, model=k)
-            errors.append(float((run["log_evidence"] - value) / run["mcse"]))
-    assert np.abs(errors).max() < 5.0
-    assert np.std(found.runs["log_evidence"].values) > 0.5
-
-
-def test_the_same_seed_gives_the_same_numbers(models, found):
-    other = pe.calibrate(models, N, random_seed=1, **QUIET)
-    assert found.runs.equals(other.runs) and found.p_value == other.p_value
 
 
 @pytest.mark.slow
@@ -123,29 +101,6 @@ def test_a_wrong_prior_is_found(models, exact):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
-def test_the_rate_of_false_alarms_is_the_level(models, exact):
-    """300 calibrations at a level of 10 %, with exact evidences: within bounds of 99.8 %."""
-    exact(True)
-    p_values = [pe.calibrate(models, 20, random_seed=seed, **QUIET).p_value for seed in range(300)]
-    rejected = (np.array(p_values) <= 0.1).sum()
-    print("rejected at 10 %:", rejected / 300)
-    assert binom(300, 0.1).ppf(0.001) <= rejected <= binom(300, 0.1).ppf(0.999)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
-def test_errors_of_the_runs_hardly_change_the_p_value(models, exact):
-    for seed in range(5):
-        p_values = []
-        for on in (True, False):
-            exact(on)
-            p_values.append(pe.calibrate(models, 20, random_seed=seed, **QUIET).p_value)
-        print(p_values)
-        assert p_values[1] == pytest.approx(p_values[0], abs=0.05)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
 def test_planted_errors_are_found_in_nearly_all_calibrations(models):
     planted = {
         "shift": {"models": {**models, "wide": mean_model(2.5, too_dense)}},
@@ -158,18 +113,6 @@ def test_planted_errors_are_found_in_nearly_all_calibrations(models):
         ]
         print(name, np.mean(found))
         assert np.mean(found) >= 0.75
-
-
-@pytest.mark.slow
-def test_models_without_free_variables_and_discrete_ones():
-    with pm.Model() as fixed:
-        pm.Poisson("k", 2.0, observed=3)
-    with pm.Model() as mixture:
-        z = pm.Bernoulli("z", 0.5)
-        pm.Poisson("k", 1.0 + 4.0 * z, observed=3)
-    found = pe.calibrate({"fixed": fixed, "mixture": mixture}, 20, random_seed=1, **QUIET)
-    assert found.p_value > 0.01
-    assert np.isfinite(found.runs["log_evidence"]).all()
 
 
 def test_failed_runs_are_left_out(models, monkeypatch):

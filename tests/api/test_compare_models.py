@@ -91,11 +91,6 @@ def test_a_first_run_is_not_enough_however_small_its_error(run):
     assert [name for name, _ in run(values, least=0.001, target_mcse=0.3)[1]] == ["a", "b"]
 
 
-def test_a_single_model_that_is_not_hopeless_needs_no_effort(run):
-    _, calls = run({"a": -10.0, "b": -30.0, "c": -40.0})
-    assert len(calls) == 3
-
-
 def test_prior_probabilities_decide_what_is_hopeless(run):
     values = {"a": -10.0, "b": -16.0}
     assert len(run(values)[1]) == 4
@@ -115,28 +110,11 @@ def test_the_rule_is_applied_again_when_the_best_model_changes(run):
     assert found.table.index[0] == "b"
 
 
-def test_one_round(run):
-    _, calls = run({"a": -10.0, "b": -11.0}, target_mcse=None)
-    assert calls == [("a", None), ("b", None)]
-
-
 def test_a_model_that_fails_does_not_lose_the_others(run):
     with pytest.warns(pe.EvidenceWarning, match=r"models\['b'\] could not be run"):
         found, _ = run({"a": -10.0, "b": -10.0, "c": -11.0}, failing=["b"], prior_probs=[1, 2, 1])
     assert list(found.table.index) == ["a", "c"] and list(found.failed) == ["b"]
     assert "b is left out: the density is NaN" in repr(found)
-
-
-def test_no_model_that_can_be_run(run):
-    with pytest.warns(pe.EvidenceWarning), pytest.raises(pe.NumericalError):
-        run({"a": -10.0, "b": -11.0}, failing=["a", "b"])
-
-
-def test_results_may_be_mixed_with_models():
-    there = tree(-2.970, 0.01)
-    found = pe.compare_models({"there": there, "new": normal(sd=5.0)}, **QUIET)
-    assert found.results["there"] is there
-    assert found.table.index[0] == "there"
 
 
 def test_bad_input():
@@ -192,20 +170,6 @@ def test_ctrl_c_ends_the_comparison(monkeypatch, call, results):
     assert "Ctrl-C ended its run" in repr(found)
 
 
-def test_ctrl_c_before_the_first_estimate(monkeypatch):
-    interrupted_at(monkeypatch, 1, estimate=False)
-    with pytest.raises(KeyboardInterrupt):
-        pe.compare_models({n: m() for n, m in MODELS.items()}, **QUIET)
-
-
-def test_no_model_is_run_after_one_that_was_interrupted(monkeypatch):
-    count = interrupted_at(monkeypatch, 2)
-    found = pe.compare_models({n: m() for n, m in MODELS.items()}, **QUIET)
-    assert count[0] == 2 and list(found.results) == ["narrow", "wide"]
-    assert found.table.loc["wide", "status"] == "interrupted"
-    assert found.failed == {"wider": "Ctrl-C came before it was run"}
-
-
 @pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")  # other numbers each time
 def test_a_checkpoint_has_a_folder_for_each_run(tmp_path):
     """Without a seed too: the same call gives the same numbers without sampling."""
@@ -219,11 +183,3 @@ def test_a_checkpoint_has_a_folder_for_each_run(tmp_path):
     again = pe.compare_models(models, **options)
     assert again.table["log_evidence"].equals(first.table["log_evidence"])
     assert sorted((tmp_path / "all").rglob("*")) == files
-
-
-def test_the_progress_of_each_run_has_the_name_of_its_model(capsys):
-    models = {"narrow": normal(), "wide": normal(sd=2.0)}
-    pe.compare_models(models, **{**QUIET, "progressbar": True}, target_mcse=0.05)
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    for title in ("narrow", "wide", "narrow, second run", "wide, second run"):
-        assert lines.count(title) == 1

@@ -1,6 +1,6 @@
 """What evaluates a model: NumPy and compiled code give the same run, and a rule chooses."""
 
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.runs import routes
 from pm_evidence.runs import routes as evaluators
-from pm_evidence.runs.coarse import grown_effort
+from pm_evidence.runs.importance import grown_effort
 from pm_evidence.runs.rounds import Limits
 from pm_evidence.runs.routes import compiled_if_long, expected_evaluations
 from pm_evidence.samplers.ais import AIS
@@ -60,47 +60,12 @@ def check_same(one, other, atol=1e-8):
         np.testing.assert_allclose(one.posterior[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("line", {}),  # the first route
-        ("positive", {}),
-        ("schools", SHORT),  # annealing, in coordinates that a pilot chooses
-        ("modes", SHORT),
-        ("support", SHORT),  # a likelihood that is zero
-        ("potential", {**SHORT, "potentials": "prior"}),  # two targets
-        pytest.param("several", {**SHORT, "method": "ais", "draws": 100}, marks=pytest.mark.slow),
-        ("line", {**SHORT, "reference": "fit"}),
-        ("line", {**SHORT, "reference": "laplace"}),
-    ],
-    ids=str,
-)
-def test_numpy_and_numba_make_the_same_run(name, options):
-    """Both draw the same random numbers: a difference is a mistake in one of them."""
-    one, other = (run(name, backend=backend, **options) for backend in ("numpy", "numba"))
-    assert (backend_of(one), backend_of(other)) == ("numpy", "numba")
-    check_same(one, other)
-    found = pe.log_evidence(one)
-    exact = shared(name).log_evidence
-    assert abs(found.value - exact) < ERRORS * found.mcse + 1e-6, (found, exact)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["schools", "modes", "support", "several"])
 def test_numpy_and_numba_make_the_same_default_run(name):
     """All of a run: the survey, ascents, fits, and what certifies it."""
     one, other = (run(name, backend=backend) for backend in ("numpy", "numba"))
     check_same(one, other, atol=1e-6)
-
-
-def test_pointwise_groups_and_posterior_draws_are_the_same():
-    groups = {"log_likelihood": True, "log_prior": True}
-    one, other = (
-        run("line", backend=backend, idata_kwargs=groups, **SHORT) for backend in ("numpy", "numba")
-    )
-    for group in groups:
-        for name, values in other[group].data_vars.items():
-            np.testing.assert_allclose(one[group][name], values, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")  # of R-hat
@@ -123,31 +88,12 @@ def check_identical(one, other):
     assert pe.log_evidence(one).value == pe.log_evidence(other).value
 
 
-@pytest.mark.parametrize("options", [{}, SHORT], ids=["routes", "annealing"])
-def test_the_number_of_cores_changes_no_bit(options):
-    """BLAS rounds a row otherwise in batches of other sizes: cores must not cut populations."""
-    one = run("schools", backend="numpy", **options)
-    for cores in (2, 3):
-        check_identical(one, run("schools", backend="numpy", **options | {"cores": cores}))
-
-
-def test_an_executor_changes_no_bit():
-    one = run("schools", backend="numpy", **SHORT)
-    with ThreadPoolExecutor(2) as pool:
-        check_identical(one, run("schools", backend="numpy", executor=pool, **SHORT))
-
-
 @pytest.mark.slow
 def test_another_process_evaluates_by_numpy_too():
     """A worker builds the target anew from the model and the name of the backend."""
     one = run("schools", backend="numpy", **SHORT)
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         check_identical(one, run("schools", backend="numpy", executor=pool, **SHORT))
-
-
-def test_the_same_seed_gives_the_same_bits_again():
-    """Also where the target was kept from the first run."""
-    check_identical(*(run("several", backend="numpy", **SHORT) for _ in range(2)))
 
 
 # --- what chooses ---
@@ -188,17 +134,6 @@ def test_what_needs_compiled_code_has_it(name, options, nothing_is_long):
     if options.get("reference") == "of a user's own":
         options = {"reference": InPython(pe.references.Normal([0.0], [[1.0]]))}
     assert backend_of(run(model, **SHORT | options)) == "numba"
-
-
-def test_a_kernel_that_moves_whole_populations_needs_no_compiled_code():
-    assert backend_of(run("normal", kernel=pe.HMC(), **SHORT)) == "numpy"
-
-
-def test_much_work_is_compiled(monkeypatch):
-    """Numbers of operations times evaluations are compared with a limit, and no clock is read."""
-    monkeypatch.setattr(evaluators, "_MOST", 1e3)
-    assert backend_of(run("line", **SHORT)) == "numba"
-    assert backend_of(run("line", backend="numpy", **SHORT)) == "numpy"  # which is asked for
 
 
 def test_the_second_route_is_compiled(monkeypatch):
@@ -258,14 +193,6 @@ def refused(error, match, name="normal", **options):
         run(name, **{"backend": "numpy", **options})
 
 
-def test_native_targets():
-    refused(
-        ValueError,
-        r"backend must be .* for native targets, .*got 'numpy' for .*; leave backend out",
-        pe.Ising(4),
-    )
-
-
 def test_models_that_numpy_cannot_evaluate():
     refused(
         pe.ModelError,
@@ -284,16 +211,6 @@ def test_models_that_numpy_cannot_evaluate():
         r"one of which it cannot: Scan.*\. Leave backend out",
         loop(),
     )
-
-
-def test_options_that_need_compiled_code():
-    ends = r".* with backend='numpy'; leave backend out"
-    for kernel in ("random_walk", pe.RandomWalk()):
-        refused(ValueError, f"kernel must be 'auto', 'hmc' or a pe.HMC, {ends}", kernel=kernel)
-    for options in ({"method": "resample_move"}, {"path": "data_points"}):
-        refused(ValueError, f"path must be 'auto' or 'geometric', got data points{ends}", **options)
-    given = InPython(pe.references.Normal([0.0], [[1.0]]))
-    refused(ValueError, f"reference must be a name{ends}", reference=given)
 
 
 def test_a_model_without_a_gradient(monkeypatch):

@@ -51,25 +51,10 @@ def test_the_exact_value():
     assert found.words == "weak evidence for the first model"
 
 
-def test_models_are_much_better_than_two_evidences():
-    two = pe.estimate(factor().record)["two_evidences"]
-    assert two.status == "ok" and factor().mcse < 0.3 * two.mcse
-
-
 def test_the_record_gives_the_same_estimates_again():
     found = pe.estimate(factor().record)["bar"]
     assert (found.value, found.mcse) == (factor().log_bf, factor().mcse)
-    assert factor().n_evaluations == factor().record.info["n_evaluations"] > 1000
-
-
-def test_the_same_seed_gives_the_same_numbers():
-    again = pe.bayes_factor(normal(1.0), normal(2.0), random_seed=1, progressbar=False, cores=2)
-    assert again == factor()
-
-
-def test_exchanged_models_have_the_opposite_sign():
-    found = pe.bayes_factor(normal(2.0), normal(1.0), random_seed=2, **QUIET)
-    assert abs(found.log_bf + factor().log_bf) < 4 * np.hypot(found.mcse, factor().mcse)
+    assert factor().n_evaluations == factor().record.facts.n_evaluations > 1000
 
 
 def test_given_posterior_draws():
@@ -125,21 +110,6 @@ def test_annealed_paths(monkeypatch):
     exact = log_evidence(1.0) - log_evidence(2.0)
     bar = pe.estimate(found.record)["bar"]
     assert bar.status == "ok" and abs(bar.value - exact) < 4 * bar.mcse < 0.02
-
-
-def test_models_that_share_nothing_are_refused():
-    with pm.Model() as other:
-        pm.Normal("y", pm.Normal("z", 0.0, 1.0), 1.0, observed=Y)
-    with pytest.raises(pe.ModelError, match=r"share a free variable.*got x \(\) and z"):
-        pe.bayes_factor(normal(1.0), other, idata=(None, None), **QUIET)
-
-
-def test_discrete_variables_are_refused():
-    with pm.Model() as discrete:
-        k, x = pm.Poisson("k", 2.0), pm.Normal("x", 0.0, 1.0)
-        pm.Normal("y", x + k, 1.0, observed=Y)
-    with pytest.raises(pe.ModelError, match="discrete variables 'k' in the second model"):
-        pe.bayes_factor(normal(1.0), discrete, **QUIET)
 
 
 def test_other_data_are_refused():

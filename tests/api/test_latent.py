@@ -43,14 +43,6 @@ def test_effects_of_groups():
         assert centred.std() == pytest.approx(1.0, abs=0.1)
 
 
-def test_words_may_be_many():
-    """With words renewed in part there are many for each draw."""
-    model = shared("states").model
-    dt = sample(model, method=pe.AISEL(renewal=0.3), draws=320)
-    latent = pe.sample_latent(dt, model, draws=20, random_seed=2)
-    assert np.isfinite(latent["y_states"].values).all()
-
-
 def test_models_without_an_estimate_are_refused():
     plain = shared("normal").model
     dt = sample(plain, draws=50)

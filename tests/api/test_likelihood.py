@@ -78,13 +78,6 @@ def test_workers_do_not_change_the_numbers():
             np.testing.assert_array_equal(other.of_examples, serial.of_examples)
 
 
-def test_progress_is_shown_unless_it_is_switched_off(capsys):
-    low(VISIBLE[:5], progressbar=True)
-    assert "RAISE" in capsys.readouterr().out
-    low(VISIBLE[:5])
-    assert capsys.readouterr().out == ""
-
-
 def test_wrong_arguments_are_named():
     shape = r"visible must have the shape \(n, 16\)"
     cases = [

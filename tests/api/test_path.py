@@ -5,7 +5,6 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.families.lattice.path import LatticePath
-from pm_evidence.runs.defaults import along, annealing_setup
 from pm_evidence.testing.lattices import kaufman
 from tests.api.refusals import check_refusals
 from tests.models import shared
@@ -36,11 +35,6 @@ def test_the_height_of_a_detour_changes_the_work():
     assert (works[0] != works[2]).all()
 
 
-def test_the_path_of_a_model_is_geometric():
-    one, other = (sample(shared("normal").model, path) for path in ("auto", "geometric"))
-    np.testing.assert_array_equal(one["work"]["forward"], other["work"]["forward"])
-
-
 def test_paths_that_cannot_be_used():
     model, gaussian = shared("normal").model, pe.Gaussian()
     names = "path must be 'auto', 'geometric', 'data_points' or"
@@ -59,9 +53,3 @@ def test_paths_that_cannot_be_used():
     check_refusals(
         sample, [({"target": target, "path": path}, *said) for target, path, *said in cases]
     )
-
-
-def test_clusters_cannot_be_moved_in_a_field():
-    with pytest.raises(ValueError, match="path must be 'geometric' for the kernel Wolff"):
-        sample(ISING, "detour", kernel="wolff")
-    assert isinstance(along(ISING, annealing_setup(ISING, "wolff"), "auto").path, LatticePath)

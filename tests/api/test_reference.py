@@ -84,11 +84,6 @@ def test_posteriors_and_objects():
     assert compiled.value != own.value  # the latter moves by a random walk
 
 
-def test_potentials_of_the_prior():
-    """The constant of a prior with potentials is estimated from the prior as before."""
-    check("potential", "laplace", potentials="prior")
-
-
 def test_the_result_says_what_it_was_annealed_from():
     """A stored run would be estimated as one from the prior, without its check."""
     model = shared("positive").model
@@ -100,13 +95,7 @@ def test_the_result_says_what_it_was_annealed_from():
     found = pe.log_evidence(dt)
     again = pe.estimate(dt)[found.estimator]
     assert again.value == pytest.approx(found.value, abs=1e-12) and again.status == found.status
-    assert pe.to_record(dt).info["reference"] == "fit"
-
-
-def test_cores_do_not_change_the_result():
-    """Parallel runs equal serial ones, bit for bit, the fit of the reference included."""
-    one, two = (run(shared("positive").model, "fit", cores=cores) for cores in (1, 2))
-    assert pe.log_evidence(one) == pe.log_evidence(two)
+    assert pe.to_record(dt).facts.reference == "fit"
 
 
 @pytest.mark.parametrize("method", ["smc", "ais"])
@@ -122,18 +111,3 @@ def test_a_reference_at_one_mode(name, mean, method):
     """Annealing from one of two modes finds half of the evidence, with a small error."""
     reference = pe.references.StudentT(mean, [0.2] * len(mean), dof=5)
     check(name, reference, method=method)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reference", ["laplace", "fit"])
-@pytest.mark.parametrize("name", ["bimodal", "bimodal_10", "gaussian_shells"])
-def test_modes_in_twenty_seeds(name, reference):
-    """A status of ok must mean that the evidence is right.
-
-    With normal errors, one of 20 runs is off by more than 5 standard errors in 1 of 80,000 cases.
-    """
-    there = known(name)
-    for seed in range(20):
-        found = pe.log_evidence(run(there.model, reference, seed=100 + seed))
-        error = abs(found.value - there.log_evidence)
-        assert found.status != "ok" or error < 5.0 * max(found.mcse, 0.005), (seed, found)

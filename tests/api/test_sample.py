@@ -1,14 +1,12 @@
 """The entry point: what users type, what they get, and what they are told when it cannot work."""
 
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
-from scipy.special import logsumexp
 
 import pm_evidence as pe
 from tests.api.refusals import check_refusals
@@ -88,14 +86,6 @@ def test_posterior_is_labelled_as_pm_sample_does(dt):
     assert posterior.sizes["chain"] == 16 and posterior.sizes["draw"] == 500
 
 
-def test_deterministics_belong_to_their_draws(dt):
-    """A permutation between the two would go unnoticed in every marginal."""
-    posterior = dt["posterior"]
-    mean = posterior["coefficient"].values @ DESIGN.T
-    np.testing.assert_allclose(posterior["mean"].values, mean, atol=1e-12)
-    np.testing.assert_allclose(posterior["total"].values, mean.sum(axis=-1), atol=1e-12)
-
-
 def test_data_and_sample_stats(dt):
     """The groups that PyMC writes beside the posterior."""
     np.testing.assert_array_equal(dt["observed_data"]["y"].values, Y)
@@ -131,16 +121,6 @@ def test_record_of_the_run(dt):
     assert dt["work"]["forward"].shape == (16,)
     beta = dt["annealing"]["beta"].values
     assert beta[0] == 0.0 and beta[-1] == 1.0 and (np.diff(beta) > 0).all()
-
-
-def test_nothing_is_padded_or_an_object(dt):
-    """Object arrays cannot be saved, and NaN padding is not a number that anybody computed."""
-    for group in dt.subtree:
-        for name, variable in group.to_dataset().variables.items():
-            assert variable.dtype != object, f"{group.path}/{name}"
-    for name in ("posterior", "sample_stats", "work", "annealing"):
-        for variable in dt[name].to_dataset().data_vars.values():
-            assert np.isfinite(variable.values).all()
 
 
 @pytest.mark.parametrize("engine", ["h5netcdf", "zarr"])
@@ -202,17 +182,6 @@ def test_one_model_has_to_be_given(line):
         pe.sample_evidence(line, "smc")  # draws to one user, and a seed to another
 
 
-def test_the_model_is_left_as_it_was(line, short):
-    """Sampling must neither change the model nor anybody's random numbers."""
-    with line:
-        before = line.compile_logp(mode="FAST_COMPILE")(line.initial_point())
-        np.random.seed(3)  # noqa: NPY002 - the state that must not be touched
-        state = np.random.get_state()[1].copy()  # noqa: NPY002
-        sample()
-        assert line.compile_logp(mode="FAST_COMPILE")(line.initial_point()) == before
-        np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
-
-
 def test_new_data_are_seen():
     """The second evidence is that of the new data, though nothing is compiled anew."""
     with pm.Model() as model:
@@ -231,37 +200,6 @@ def test_new_data_are_seen():
 # --- the same seed, the same numbers ---
 
 
-def test_the_same_seed_gives_the_same_bits(line, short):
-    """Whoever runs the blocks; processes and Dask are in tests/execution."""
-    assert same_numbers(sample(line, cores=3), short)
-    with ThreadPoolExecutor(2) as executor:
-        assert same_numbers(sample(line, executor=executor), short)
-        assert executor.submit(int).result() == 0  # it is not shut down
-
-
-def test_another_seed_gives_other_numbers(line, short):
-    """Equal runs would look like an error of zero."""
-    other = sample(line, random_seed=2)
-    assert not np.isin(other["work"]["forward"].values, short["work"]["forward"].values).any()
-    assert not np.isin(other["posterior"]["total"].values, short["posterior"]["total"].values).any()
-
-
-def test_generators_as_seeds(line):
-    """Equal generators give equal runs, and one generator gives different ones."""
-    one = np.random.default_rng(5)
-    first, second = sample(line, random_seed=one), sample(line, random_seed=one)
-    again = sample(line, random_seed=np.random.default_rng(5))
-    assert same_numbers(first, again)
-    assert pe.log_evidence(first).value != pe.log_evidence(second).value
-
-
-def test_a_run_without_a_seed_can_be_repeated(line):
-    """The seed that was drawn is on record."""
-    first = sample(line, random_seed=None)
-    seed = first["log_evidence"].attrs["random_seed"]
-    assert same_numbers(sample(line, random_seed=seed), first)
-
-
 # --- methods, schedules, kernels ---
 
 
@@ -272,71 +210,6 @@ def test_methods(line, method):
     check_value(dt, exact_line())
     expected = "ais" if "AIS" in repr(method) or method == "ais" else "smc"
     assert dt["log_evidence"].attrs["method"] == expected
-
-
-def test_ais_posterior(line):
-    """Weighted paths are resampled to equal weights: one chain of as many draws as paths."""
-    dt = sample(line, method=pe.AIS(direction="forward"), draws=2000)
-    posterior = dt["posterior"].to_dataset()
-    assert posterior.sizes["chain"] == 1 and posterior.sizes["draw"] == 2000
-    mean, cov = exact_posterior()
-    draws, sd = posterior["coefficient"].values[0], np.sqrt(cov.diagonal())
-    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, 0.0, atol=0.15)
-    np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.15)
-    # in random order: the first half is as good as the second
-    np.testing.assert_allclose((draws[:1000].mean(axis=0) - mean) / sd, 0.0, atol=0.25)
-    assert dt["work"]["forward"].shape == (2000,)
-
-
-OWN_SCHEDULE = np.linspace(0, 1, 16) ** 3
-
-
-@pytest.mark.parametrize(
-    ("schedule", "method"),
-    [
-        ("linear", pe.SMC(n_stages=12)),
-        ("sm08", pe.AIS(n_stages=80)),
-        ("gms13", pe.AIS(n_stages=80)),
-        ("varopt", pe.SMC(n_stages=12)),
-        (OWN_SCHEDULE, pe.AIS()),
-    ],
-    ids=["linear", "sm08", "gms13", "varopt", "own"],
-)
-def test_schedules(line, method, schedule):
-    """They are followed as they are, and named in the result."""
-    dt = sample(line, method=method, schedule=schedule, draws=200)
-    beta = dt["annealing"]["beta"].values
-    said = pe.to_record(dt).schedule
-    np.testing.assert_array_equal(said.beta, beta)
-    assert said.name == (schedule if isinstance(schedule, str) else "given")
-    assert np.isfinite(said.predicted_variance) == (said.name in ("gms13", "varopt"))
-    if isinstance(schedule, str):
-        assert len(beta) == method.n_stages + 1
-    else:
-        np.testing.assert_array_equal(beta, schedule)
-    value = pe.log_evidence(dt)
-    assert abs(value.value - exact_line()) < ERRORS * value.mcse
-
-
-@pytest.mark.parametrize(
-    "kernel", ["auto", "hmc", "random_walk", pe.HMC(), pe.RandomWalk(n_steps=8)]
-)
-def test_kernels(line, kernel):
-    """By name or as objects; their settings are on record for every stage."""
-    dt = sample(line, kernel=kernel, draws=200)
-    check_value(dt, exact_line())
-    setting = (
-        "kernel_step_size" if kernel in ("auto", "hmc") or "HMC" in repr(kernel) else "kernel_scale"
-    )
-    assert dt["annealing"][setting].shape == dt["annealing"]["stage"].shape
-
-
-def test_standard_smc(line):
-    """chain_length=1 is the algorithm without waste-free chains."""
-    dt = sample(line, method=pe.SMC(chain_length=1, islands=4, resampling="ssp"), draws=800)
-    estimate = pe.log_evidence(dt)
-    assert abs(estimate.value - exact_line()) < 10 * estimate.mcse  # 3 degrees of freedom
-    assert dt["posterior"].sizes["chain"] == 4 and dt["posterior"].sizes["draw"] == 200
 
 
 # --- models of other kinds ---
@@ -353,29 +226,6 @@ def test_no_free_variable():
         assert "posterior" not in dt.children and "observed_data" in dt.children
 
 
-COUNTED = np.array([6.2, 5.1])
-
-
-@cache
-def counts():
-    with pm.Model() as model:
-        pm.Normal("y", pm.Binomial("count", n=12, p=0.4), 0.5, observed=COUNTED)
-    return model
-
-
-def test_discrete_variables_only():
-    """A sum of 13 terms."""
-    dt = sample(counts(), draws=4800)
-    count = np.arange(13)
-    terms = stats.binom(12, 0.4).logpmf(count)
-    terms += stats.norm.logpdf(COUNTED[:, None], count, 0.5).sum(axis=0)
-    check_value(dt, logsumexp(terms))
-    draws = dt["posterior"]["count"].values
-    assert draws.dtype.kind == "i"
-    shares = [(draws == k).mean() for k in count]
-    np.testing.assert_allclose(shares, np.exp(terms - logsumexp(terms)), atol=0.05)
-
-
 def test_potentials_as_likelihood_or_as_prior():
     """Part of the prior, a potential leaves its normalising constant behind, with its error."""
     known = shared("potential")
@@ -388,19 +238,6 @@ def test_potentials_as_likelihood_or_as_prior():
     # the posterior is the same, and the error holds that of the constant as well
     assert pe.log_evidence(two).mcse > pe.log_evidence(one).mcse
     xr.testing.assert_equal(one["posterior"].to_dataset(), two["posterior"].to_dataset())
-
-
-def test_a_prior_potential_without_data():
-    """Nothing is left whose evidence could be computed: zero would look like a result."""
-    with pm.Model() as model:
-        pm.Potential("tilt", -(pm.Normal("mu") ** 2))
-    with pytest.raises(pe.ModelError, match=r"potentials='prior' needs an observed variable, got"):
-        sample(model, potentials="prior")
-
-
-def test_no_potential_to_take_off(line, short):
-    """Where there is none the option changes nothing."""
-    assert same_numbers(sample(line, potentials="prior"), short)
 
 
 # --- what is stored, and what is shown ---
@@ -416,20 +253,6 @@ def test_coords_and_dims_of_the_user(line):
     assert list(posterior["row"].values) == rows
 
 
-def test_silence(line, capfd):
-    """progressbar=False means nothing at all, on either stream."""
-    sample(line)
-    sample(line, method="ais", potentials="prior")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_progress_is_shown(line, capfd):
-    """By default, as in pm.sample."""
-    sample(line, progressbar=True)
-    out, err = capfd.readouterr()
-    assert "Pilot" in out + err and "SMC" in out + err
-
-
 # --- what cannot be relied on ---
 
 
@@ -442,13 +265,6 @@ def test_statuses_warn():
         dt = sample(steep, method=pe.AIS(direction="forward"), schedule=[0, 1], draws=400)
     assert pe.log_evidence(dt).status in ("dominated", "high_variance", "heavy_tail")
     assert pe.log_evidence(dt).message
-
-
-def test_the_warning_points_to_the_users_line():
-    """A warning from inside the package would not be seen as theirs."""
-    with pytest.warns(pe.EvidenceWarning) as caught:
-        sample(pe.Gaussian(), draws=320, target_mcse=1e-6, max_draws=320)
-    assert caught[0].filename == __file__
 
 
 def test_nan_among_the_proposals_is_told():
@@ -640,33 +456,3 @@ def test_bad_samplers():
             sampler(10)
     with pytest.raises(ValueError, match="direction must be one of"):
         pe.AIS(direction="back")
-
-
-def test_draws_are_counted_over_all_islands(line):
-    """The same meaning for every method: how many are wanted in all.
-
-    Fewer particles than two chains of an island cannot be resampled: there are as many then.
-    """
-    for method, draws, shape in (
-        (pe.SMC(chain_length=20), 16, (16, 40)),
-        (pe.SMC(), 4000, (16, 250)),
-        (pe.AIS(direction="forward"), 77, (1, 77)),
-    ):
-        sizes = sample(line, method=method, draws=draws)["posterior"].sizes
-        assert (sizes["chain"], sizes["draw"]) == shape
-
-
-def test_further_rounds_lengthen_the_chains(line):
-    """Islands of later rounds: ArviZ expects more draws than chains."""
-    dt = sample(line, draws=320, target_mcse=0.002)
-    assert dt["work"]["forward"].size > 16
-    assert dt["posterior"].sizes["chain"] == 16
-    assert dt["posterior"].sizes["draw"] == 20 * dt["work"]["forward"].size // 16
-
-
-def test_hmc_without_a_gradient():
-    """The remedy is the kernel that needs none."""
-    with pytest.raises(
-        ValueError, match=r"kernel='hmc' needs a gradient.* use kernel='random_walk'"
-    ):
-        sample(counts(), kernel="hmc")

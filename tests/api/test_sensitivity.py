@@ -12,7 +12,6 @@ from pm_evidence.api.sensitivity import sample_options, variants_of
 from pm_evidence.core.exceptions import EvidenceWarning, NumericalError
 from tests.api.refusals import check_refusals
 from tests.models import shared
-from tests.posteriors import posterior_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -83,24 +82,6 @@ def test_a_mode_that_the_prior_suppresses_is_found():
     assert fooled["status"] == "heavy_tail"
 
 
-def test_draws_of_pm_sample_serve_as_well(model):
-    precision = 5.25
-    draws = np.random.default_rng(1).normal(Y.sum() / precision, precision**-0.5, (4, 500))
-    given = pe.bridge_sampling(posterior_tree(model, {"mu": draws}), model, **QUIET)
-    row = pe.prior_sensitivity(model, {"mu": [0.5]}, result=given, **QUIET).iloc[0]
-    assert row["how"] == "reweighted"
-    assert abs(row["log_evidence"] - exact(1.0)) < 4 * row["mcse"]
-
-
-def test_a_doubtful_run_makes_doubtful_rows(model, result):
-    doubtful = result.copy(deep=True)
-    doubtful["log_evidence"]["status"][:] = "dominated"
-    table = pe.prior_sensitivity(model, {"mu": [0.5, 4]}, result=doubtful, **QUIET)
-    assert list(table["how"]) == ["reweighted", "as written", "new run"]
-    assert list(table["status"]) == ["dominated"] * 3
-    assert "against the model as written" in table["warning"].iloc[-1]
-
-
 def test_runs_that_fail_or_are_interrupted_leave_the_other_rows(model, result, monkeypatch):
     for error, status in ((NumericalError("Why."), "failed"), (KeyboardInterrupt, "interrupted")):
 
@@ -112,19 +93,6 @@ def test_runs_that_fail_or_are_interrupted_leave_the_other_rows(model, result, m
             table = pe.prior_sensitivity(model, {"mu": [0.5, 2, 4]}, result=result, **QUIET)
         assert list(table["status"]) == ["ok", "ok", status, status]
         assert np.isnan(table["log_evidence"].iloc[-1])
-
-
-def test_changed_supports_are_sampled(model, result):
-    priors = {
-        "mu": {"narrow": pm.Uniform.dist(0.0, 2.0), "half": lambda m: pm.HalfNormal.dist(2.0)}
-    }
-    table = pe.prior_sensitivity(model, priors, result=result, new_runs="never", **QUIET)
-    assert list(table["status"]) == ["ok", "ok", "ok"]
-    covariance = np.eye(5) + 4.0
-    share = 2.0 * (1.0 - pm.math.invprobit(-Y.sum() / 5.25 * 5.25**0.5).eval())
-    expected = multivariate_normal(np.zeros(5), covariance).logpdf(Y) + np.log(share)
-    row = table.loc[("mu", "half")]
-    assert abs(row["log_evidence"] - expected) < 4 * row["mcse"]
 
 
 def test_what_is_no_prior_is_refused():

@@ -7,16 +7,14 @@ ladders or more, a false-alarm rate below 1e-4 each.
 import multiprocessing
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 
 import arviz as az
-import numpy as np
 import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.testing import exact_log_z, sine_rbm
 from pm_evidence.testing.lattices import enumeration
@@ -82,15 +80,6 @@ NATIVE = [
 def test_native_targets(name, method):
     target, exact = native(name)
     check(run(target, method), exact)
-
-
-@both
-@pytest.mark.parametrize(
-    "kernel", ["swendsen_wang", pytest.param("metropolis", marks=pytest.mark.slow)]
-)
-def test_other_kernels_of_lattices(kernel, method):
-    target, exact = native("ising")
-    check(run(target, method, kernel=kernel), exact)
 
 
 def test_what_cannot_be_tempered_is_refused():
@@ -188,37 +177,7 @@ def test_posterior_draws(method):
     assert float(az.rhat(dt)["x"].max()) < 1.1
 
 
-@pytest.mark.slow
-@both
-def test_errors_of_posterior_means_cover(method):
-    """Of 20 runs, 1 is expected to miss by two errors: 7 or more have a chance of 5e-5."""
-    target, missed = pe.Gaussian(tau=0.3), 0
-    fixed = {"schedule": np.array([0.0, 0.002, 0.01, 0.04, 0.15, 0.5, 1.0]), "draws": 320}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pe.EvidenceWarning)
-        for seed in range(20):
-            table = pe.summary(run(target, method, random_seed=seed, **fixed), round_to="none")
-            missed += abs(table.loc["x", "mean"]) > 2.0 * table.loc["x", "mcse_mean"]
-    assert missed <= 6
-
-
-def test_plots_of_tempered_runs():
-    """What the diagnostics of annealing have in common with these."""
-    dt = run(pe.Gaussian(), "parallel")
-    for plot in (pe.plot_schedule, pe.plot_estimates):
-        drawn = plot(dt, backend="none").viz
-        assert any(node.variables for node in drawn.subtree), plot.__name__
-
-
 # --- statuses ---
-
-
-def test_too_few_draws_have_a_status():
-    """The least that can be asked for; there may be no draw of the posterior at all."""
-    for method in METHODS:
-        with pytest.warns(pe.EvidenceWarning):
-            dt = run(pe.Gaussian(), method, draws=2)
-        assert pe.log_evidence(dt).status != "ok"
 
 
 def test_temperatures_between_which_no_chain_moves():
@@ -230,56 +189,3 @@ def test_temperatures_between_which_no_chain_moves():
         found = pe.log_evidence(dt)
         assert found.status in ("not_mixed", "no_overlap"), found
         assert "Use" in found.message
-
-
-@dataclass(frozen=True)
-class Still:
-    """A kernel that does nothing."""
-
-    def advance(self, path, state, beta, streams):
-        return state, MoveInfo(1.0, len(state))
-
-    def reversed(self):
-        return self
-
-    def settings(self):
-        return {}
-
-
-@dataclass(frozen=True)
-class StillEach(Still):
-    """One that does not even draw the states of the reference, as it says it does."""
-
-    draws_reference = True
-
-    def advance_each(self, path, state, beta, streams):
-        return self.advance(path, state, beta, streams)
-
-
-@dataclass(frozen=True)
-class StillGaussian(pe.Gaussian):
-    kernel: Still = Still()
-
-    def annealing_setup(self, kernel):
-        return replace(super().annealing_setup(kernel), kernel=self.kernel)
-
-
-@both
-@pytest.mark.parametrize("kernel", [Still(), StillEach()], ids=["still", "still_each"])
-def test_a_kernel_that_does_nothing_has_a_status(kernel, method):
-    """Energies of such chains look quiet, and their log Z is tens of nats too low."""
-    target = StillGaussian(5.0, 1.0, 0.0, 0.3, kernel=kernel)
-    with pytest.warns(pe.EvidenceWarning):
-        dt = run(target, method)
-    found = pe.log_evidence(dt)
-    assert found.value < target.log_evidence - 10.0
-    if method == "simulated" or not isinstance(kernel, StillEach):
-        assert found.status == "not_mixed" and "a kernel that mixes faster" in found.message
-    else:  # ladders exchange states for ever, and each has others
-        assert found.status == "high_variance"
-
-
-def test_the_limit_of_draws_is_kept():
-    with pytest.warns(pe.EvidenceWarning, match="max_draws"):
-        dt = run(pe.Gaussian(), "parallel", draws=640, target_mcse=1e-4, max_draws=1280)
-    assert dt["posterior"]["x"].size <= 1280

@@ -58,22 +58,6 @@ def test_tracking_start_and_validation_reach_the_training():
     )
 
 
-def test_a_generator_is_a_seed():
-    one, again = (
-        train_rbm(DATA, 3, n_updates=5, random_seed=np.random.default_rng(3), progressbar=False)
-        for _ in range(2)
-    )
-    np.testing.assert_array_equal(one.W, again.W)
-
-
-def test_progress_is_shown_unless_it_is_switched_off(capsys):
-    train_rbm(DATA, 3, n_updates=120, random_seed=1)
-    out = capsys.readouterr().out
-    assert "Training" in out and "120/120" in out
-    train_rbm(DATA, 3, n_updates=120, random_seed=1, progressbar=False)
-    assert capsys.readouterr().out == ""
-
-
 def test_wrong_arguments_are_named_before_anything_is_shown(capsys):
     track = {"track": pe.TrackLogZ()}
     machine = pe.RBM(np.zeros((6, 2)), np.zeros(6), np.zeros(2))

@@ -1,7 +1,6 @@
 """What Python code in a model raises reaches the user as it was raised, wherever it happens."""
 
 import multiprocessing
-import threading
 from concurrent.futures import ProcessPoolExecutor
 
 import pymc as pm
@@ -10,7 +9,6 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pm_evidence as pe
-from pm_evidence.core.exceptions import exceptions_of_users
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
@@ -20,10 +18,6 @@ pytestmark = [
 
 def everywhere():
     return True
-
-
-def in_a_thread():
-    return threading.current_thread() is not threading.main_thread()
 
 
 def in_a_worker():
@@ -64,20 +58,9 @@ def test_in_the_pilot():
     sample(everywhere)
 
 
-def test_in_an_island():
-    """The same where a thread runs it."""
-    sample(in_a_thread, cores=2)
-
-
 @pytest.mark.slow
 def test_in_a_worker():
     """The same where another process runs it, whose exceptions come back without their causes."""
     context = multiprocessing.get_context("spawn")  # a fork might copy a lock that is held
     with ProcessPoolExecutor(1, mp_context=context) as executor:
         sample(in_a_worker, executor=executor)
-
-
-def test_other_system_errors_stay():
-    """Only what has a cause is the user's."""
-    with pytest.raises(SystemError, match="of its own"), exceptions_of_users():
-        raise SystemError("of its own")

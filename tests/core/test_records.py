@@ -5,6 +5,8 @@ import pytest
 
 from pm_evidence.core.records import (
     BlockRecord,
+    CrossCheck,
+    Facts,
     LogEvidence,
     Role,
     RunRecord,
@@ -100,9 +102,24 @@ def test_an_estimate_that_is_none():
 BETA = np.array([0.0, 0.3, 1.0])
 
 
-def test_facts_are_read_back():
-    """Without them a stored run could not say how it found its inverse temperatures."""
+def test_a_record_knows_its_schedule():
+    """Without it a stored run could not say how it found its inverse temperatures."""
     used = UsedSchedule(BETA, "varopt", {"largest_step": None, "smoothing": 0.1}, 0.25)
-    record = RunRecord("ais", BETA, {Role.FORWARD: ()}, info=used.facts())
-    assert record.schedule == used
-    assert record.schedule.beta is BETA
+    record = RunRecord("ais", BETA, {Role.FORWARD: ()}, facts=Facts(schedule=used))
+    assert record.schedule is used
+    assert record.facts.attributes()["schedule"] == "varopt"
+    unknown = RunRecord("ais", BETA, {}).schedule
+    assert (unknown.name, unknown.options) == ("unknown", {})
+    assert np.isnan(unknown.predicted_variance)
+
+
+def test_facts_that_apply_are_attributes():
+    """Those that estimates read are checked when they are stated."""
+    record = RunRecord("ais", BETA, {}).stating(route="importance", n_evaluations=3)
+    found = record.stating(cross_check=CrossCheck(1.0, 0.1, "coarse")).facts.attributes()
+    assert found == {
+        **{"n_evaluations": 3, "n_nan": 0, "route": "importance", "trial": "coarse"},
+        **{"trial_log_z": 1.0, "trial_mcse": 0.1},
+    }
+    with pytest.raises(TypeError, match="unknown_fact"):
+        record.stating(unknown_fact=1)

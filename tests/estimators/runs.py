@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.core.records import BlockRecord, Role, RunRecord
+from pm_evidence.core.records import BlockRecord, Facts, Role, RunRecord
 from pm_evidence.estimators.of_run import estimates
 from tests.estimators.work import LOG_Z, gaussian_pair
 
@@ -43,7 +43,11 @@ def bridged(rng, sd=0.5, shift=0.0, forward_shift=0.0, n=500, **islands):
     return blocks
 
 
-def found_of(blocks, **rest):
-    return by_name(
-        estimates(RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, **rest))
-    )
+def of_blocks(blocks, **facts):
+    """A run of islands with some facts."""
+    beta, roles = np.array([0.0, 1.0]), {Role.FORWARD: blocks}
+    return RunRecord("smc", beta, roles, facts=Facts(**facts))
+
+
+def found_of(blocks, **facts):
+    return by_name(estimates(of_blocks(blocks, **facts)))

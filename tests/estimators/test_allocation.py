@@ -21,16 +21,6 @@ def test_spent_and_best():
     assert best.variance <= spent.variance
 
 
-def test_runs_that_do_not_count_have_none():
-    """Numbers of particles would be made up for other methods, or for islands that ended early."""
-    record = pe.to_record(pe.sample_evidence(chain(), method="smc", **OPTIONS))
-    assert allocation_of(record) is None
-    record = pe.to_record(pe.sample_evidence(chain(), method="resample_move", **OPTIONS))
-    first, *others = record.of("forward")
-    lost = replace(first, trace=replace(first.trace, ess=np.full(12, np.nan)))
-    assert allocation_of(record.updated("forward", (lost, *others))) is None
-
-
 def test_shares_that_rounding_puts_above_one():
     """The variance of equal weights would be negative, and the run would end without a result."""
     record = pe.to_record(pe.sample_evidence(chain(), method="resample_move", **OPTIONS))

@@ -108,7 +108,7 @@ def test_other_arguments():
     """They would be found in the middle of the computation, or change the result without a word."""
     for name, options, message in [
         ("power_posterior", {"beta": np.linspace(1, 0, 20)}, "beta must rise"),
-        ("power_posterior", {"variance": np.full((2, 20), -1.0)}, "variance must not be negative"),
+        ("power_posterior", {"variance": np.full((2, 20), -1.0)}, "variance must be at least 0"),
         ("power_posterior", {"energy": np.ones((0, 20))}, r"energy must have shape \(n_islands"),
         ("histogram_draws", {"draws": 10**13}, "draws must be at most"),
         ("bar", {"name": None}, "name must be a string"),

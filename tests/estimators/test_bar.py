@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from pymbar.other_estimators import bar as pymbar_bar
-from scipy import stats
 
 from pm_evidence.estimators import bar
 from pm_evidence.estimators.bar import bar_log_evidence, overlap
@@ -12,12 +11,10 @@ from tests.estimators.work import (
     ANNEALED_LOG_Z,
     LOG_Z,
     annealed_pair,
-    clustered_pair,
     covers,
     gamma_log_z,
     gamma_pair,
     gaussian_pair,
-    two_level_pair,
 )
 
 INF = np.inf
@@ -37,14 +34,6 @@ def test_any_size_of_the_reverse_side_is_consistent(size):
         assert bar(forward, reverse, reverse_size=size).value == pytest.approx(TWO_LOG_Z, rel=1e-12)
         own = bar(forward, reverse, reverse_size=len(reverse))
         assert own == bar(forward, reverse)
-
-
-@pytest.mark.parametrize("size", [0.1, 30.0])
-def test_coverage_with_a_size(size):
-    """Errors are right for any size: 300 repetitions, seed 9, of 200 paths each way."""
-    rng = np.random.default_rng(9)
-    found = [bar(*gaussian_pair(rng, 1.0, 200), reverse_size=200 * size) for _ in range(300)]
-    assert 0.91 <= np.mean([covers(e, LOG_Z) for e in found]) <= 0.985
 
 
 @pytest.mark.parametrize(
@@ -140,16 +129,6 @@ def test_annealed_gaussian_gone_wrong(wrong):
 # --- intervals ---
 
 
-@pytest.mark.parametrize("numbers", [(50, 50), (400, 400), (50, 400), (400, 50)])
-@pytest.mark.parametrize("sd", [0.5, 1.0])
-def test_coverage(sd, numbers):
-    """90 to 99 % of 200 intervals hold the truth; a right one leaves that in 2e-3. Seed 8."""
-    rng = np.random.default_rng(8)
-    found = [bar(*gaussian_pair(rng, sd, *numbers)) for _ in range(200)]
-    assert np.mean([estimate.status == "ok" for estimate in found]) > 0.98
-    assert 0.90 <= np.mean([covers(estimate, LOG_Z) for estimate in found]) <= 0.99
-
-
 @pytest.mark.parametrize(("shape", "rate"), [(2.0, 1.0), (20.0, 2.0)])
 def test_coverage_of_skew_work(shape, rate):
     """Nothing in it may rest on normal work. 300 intervals, seed 9."""
@@ -170,44 +149,7 @@ def test_coverage_catches_planted_errors():
     assert np.mean(narrow) < 0.90 and np.mean(shifted) < 0.90
 
 
-def test_blocks_of_one_direction():
-    """Reverse paths that share starts, forward ones that are independent. Seed 11."""
-    rng, covered = np.random.default_rng(11), []
-    for _ in range(300):
-        (_, reverse), blocks, sd = clustered_pair(rng, 20, 10)
-        forward, _ = gaussian_pair(rng, sd, 200)
-        covered.append(covers(bar(forward, reverse, reverse_blocks=blocks), LOG_Z))
-    assert 0.90 <= np.mean(covered) <= 0.99
-
-
 # --- overlap ---
-
-
-def test_overlap_by_hand():
-    """Two work values in exact shares, with equal numbers: 3/7 and 3/5 of the paths are forward."""
-    forward, reverse = np.repeat(TWO_FORWARD, 3), np.repeat(TWO_REVERSE, 2)
-    shared = overlap(forward, reverse)
-    np.testing.assert_allclose(shared.forward, [4 / 7] * 3 + [2 / 5] * 3)
-    np.testing.assert_allclose(shared.reverse, [3 / 7] * 4 + [3 / 5] * 2)
-    assert shared.n_common == pytest.approx(3 * 4 / 7 + 3 * 2 / 5)
-    assert shared.share == pytest.approx(shared.n_common / 3)
-    assert shared.misfit() == pytest.approx(0.0, abs=1e-12)
-
-
-def test_overlap_of_equal_and_of_distant_work():
-    """From 1, where both directions do the same work, to 0, where they never meet."""
-    assert overlap(np.full(20, 3.0), np.full(70, 3.0)).share == pytest.approx(1.0)
-    assert overlap(np.full(20, 30.0), np.full(20, -30.0)).share < 1e-12
-
-
-@pytest.mark.parametrize("sd", [0.5, 2.0])
-def test_overlap_is_that_of_the_densities(sd):
-    """Integral of 2 p q / (p + q) for equal numbers, by quadrature. Seed 12; 5 errors."""
-    forward, reverse = gaussian_pair(np.random.default_rng(12), sd, 40_000)
-    grid = np.linspace(-12 * sd, 12 * sd, 20_001)
-    there, back = (stats.norm(sign * 0.5 * sd**2, sd).pdf(grid) for sign in (1, -1))
-    exact = np.trapezoid(2 * there * back / (there + back), grid)
-    assert overlap(forward, reverse).share == pytest.approx(exact, abs=5 * 0.5 / np.sqrt(40_000))
 
 
 def test_contributions_are_what_a_path_adds():
@@ -252,52 +194,6 @@ def test_misfit_of_consistent_work(sd, numbers):
     assert 0.85 < scores.std() < 1.2 and abs(scores.mean()) < 0.5
 
 
-@pytest.mark.parametrize(("shape", "rate"), [(2.0, 1.0), (1.0, 3.0), (20.0, 2.0)])
-def test_misfit_of_consistent_skew_work(shape, rate):
-    """The same for gamma work. Seed 16."""
-    rng = np.random.default_rng(16)
-    scores = misfits(lambda: gamma_pair(rng, shape, rate, 100), 300)
-    assert np.mean(np.abs(scores) > 4.0) <= 0.01
-
-
-def test_misfit_of_consistent_clustered_work():
-    """Dependence within blocks is no contradiction, and is taken for one without them. Seed 17."""
-    rng, blocked, plain = np.random.default_rng(17), [], []
-    for _ in range(300):
-        (forward, reverse), blocks, _ = clustered_pair(rng, 20, 20)
-        shared = overlap(forward, reverse)
-        blocked.append(abs(shared.misfit(blocks, blocks)) > 4.0)
-        plain.append(abs(shared.misfit()) > 4.0)
-    assert np.mean(blocked) <= 0.01 < np.mean(plain)
-
-
-def test_misfit_of_a_narrow_phase():
-    """One forward path of a thousand finds half of Z; 400 paths a direction. Seed 18."""
-    rng, status, covered = np.random.default_rng(18), [], []
-    for _ in range(200):
-        forward, reverse, log_z = two_level_pair(rng, 1e-3, 7.0, 400)
-        found = bar(forward, reverse)
-        status.append(found.status)
-        covered.append(covers(found, log_z))
-    assert np.mean(covered) >= 0.90
-    assert status.count("inconsistent") <= 2
-
-
-@pytest.mark.parametrize(
-    ("sd", "n", "shift"), [(0.5, 400, 0.5), (1.0, 400, 0.5), (1.0, 50, 2.0), (2.0, 2000, 1.0)]
-)
-def test_shifted_reverse_work_is_noticed(sd, n, shift):
-    """Planted error: reverse runs from the wrong place do more work. 50 pairs, seed 19."""
-    rng = np.random.default_rng(19)
-    found = []
-    for _ in range(50):
-        forward, reverse = gaussian_pair(rng, sd, n)
-        found.append(bar(forward, reverse + shift))
-    assert sum(estimate.status == "inconsistent" for estimate in found) >= 45
-    noticed = next(estimate for estimate in found if estimate.status == "inconsistent")
-    assert "contradict each other" in noticed.message and "reverse_start=" in noticed.message
-
-
 def test_wrong_sign_of_reverse_work_is_noticed():
     """Planted error: the work that the reverse direction does, in place of the forward one's."""
     forward, reverse = gaussian_pair(np.random.default_rng(20), 1.0, 400)
@@ -314,22 +210,3 @@ def test_no_support():
     found = bar([INF, INF], [0.0, 1.0])
     assert found.value == -INF and np.isnan(found.mcse) and np.isnan(found.lower)
     assert found.status == "no_support" and "more stages" in found.message
-
-
-@pytest.mark.parametrize(("n_forward", "n_reverse"), [(1, 1), (1, 100), (100, 1)])
-def test_one_path_has_no_error(n_forward, n_reverse):
-    """Zero or infinity would both be lies."""
-    found = bar(*gaussian_pair(np.random.default_rng(21), 0.5, n_forward, n_reverse))
-    assert np.isfinite(found.value) and np.isnan(found.mcse)
-    assert found.status == "no_error" and "at least two" in found.message
-
-
-def test_equal_work():
-    """A perfect sampler: the error is zero, not NaN, and the directions agree."""
-    for n_forward, n_reverse in [(50, 20), (16, 1000), (20, 20), (64, 100)]:
-        found = bar(np.full(n_forward, 0.3), np.full(n_reverse, 0.3))
-        assert found.value == pytest.approx(-0.3, abs=1e-12)
-        assert found.mcse == pytest.approx(0.0, abs=1e-15)
-        assert found.lower == pytest.approx(-0.3, abs=1e-12) and found.status == "ok"
-    # ten paths each way are too few perhaps, but they do not "hardly overlap"
-    assert bar(np.full(10, 0.3), np.full(10, 0.3)).status != "no_overlap"

@@ -88,18 +88,6 @@ def test_a_mean_that_few_data_sets_carry_proves_nothing():
     assert wide.heavy and wide.unseen > 0.3 and wide.mean_bf < 0.8
 
 
-def test_impossible_models_and_certain_ones():
-    probability = model_probabilities(np.array([[-np.inf, 0.0], [0.0, -np.inf]]), np.full(2, 0.5))
-    assert probability.tolist() == [[0.0, 1.0], [1.0, 0.0]]
-    rng = np.random.default_rng(6)
-    assert calibration_test(probability, np.array([1, 0]), rng).p_value == 1.0
-    assert calibration_test(probability, np.array([0, 0]), rng).p_value < 0.001
-    same = np.full((40, 2), [0.3, 0.7])  # the two features are then one
-    label = (np.arange(40) >= 12).astype(np.int64)
-    assert calibration_test(same, label, rng).p_value > 0.5
-    assert calibration_test(same, 1 - label, rng).p_value < 0.001
-
-
 def test_reliability_has_bins_of_equal_size_with_exact_intervals():
     probability = np.linspace(0.05, 0.95, 20)
     hit = np.arange(20) >= 15

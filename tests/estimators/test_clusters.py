@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import t
 
-from pm_evidence.estimators.errors import autocorrelation_time, clusters, merged
+from pm_evidence.estimators.errors import autocorrelation_time, clusters
 from tests.estimators.refusals import check_refused
 
 
@@ -14,13 +14,6 @@ def ar1(rng, n, correlation, m=1):
     noise = rng.normal(size=(n, m)) * np.sqrt(1.0 - correlation**2)
     noise[0] /= np.sqrt(1.0 - correlation**2)
     return lfilter([1.0], [1.0, -correlation], noise, axis=0)
-
-
-def test_flat_values_are_independent_by_default():
-    """The root of the sum of squares, with n / (n - 1), as for a plain mean."""
-    influence = np.array([1.0, -2.0, 3.0, -2.0])
-    found = clusters((4,), None).spread(influence)
-    assert found.mcse == pytest.approx(np.sqrt(18.0 * 4 / 3)) and found.dof == 3.0
 
 
 def test_groups_of_a_flat_array_are_summed():
@@ -65,15 +58,6 @@ def test_autocorrelation_time_of_ar1(correlation):
     assert autocorrelation_time(series) == pytest.approx(exact, rel=0.15)
 
 
-def test_autocorrelation_time_of_extremes():
-    """Records without variation, of one value, and that alternate count as uncorrelated."""
-    assert autocorrelation_time([np.zeros(50)]) == 1.0
-    assert autocorrelation_time([np.array([1.0])]) == 1.0
-    assert autocorrelation_time([np.tile([1.0, -1.0], 50)]) == 1.0
-    apart = [np.full(50, 1.0), np.full(50, -1.0)]  # two records that never meet
-    assert autocorrelation_time(apart) > 40.0
-
-
 @pytest.mark.parametrize(("n", "m", "correlation"), [(4000, 1, 0.8), (1000, 4, 0.8), (300, 7, 0.5)])
 def test_errors_of_correlated_chains(n, m, correlation):
     """Coverage of the mean of few chains is between 91 and 98 %: 400 repetitions, seed 5.
@@ -89,32 +73,6 @@ def test_errors_of_correlated_chains(n, m, correlation):
         found = clusters(x.shape, None).spread(influence)
         inside += abs(x.mean()) < t.ppf(0.975, found.dof) * found.mcse
     assert 0.91 <= inside / 400 <= 0.98
-
-
-def test_a_short_chain_has_no_error():
-    """Half a correlation length tells nothing, and one value neither. Seed 6."""
-    x = ar1(np.random.default_rng(6), 60, 0.95)
-    assert np.isnan(clusters((60, 1), None).spread((x - x.mean()).ravel()).mcse)
-    assert np.isnan(clusters((1,), None).spread(np.zeros(1)).mcse)
-    assert np.isnan(clusters((1, 1), None).spread(np.zeros(1)).mcse)
-    # two short chains are two clusters
-    x = np.repeat([[1.0, -1.0]], 30, axis=0)
-    found = clusters((30, 2), None).spread(x.ravel() / 60)
-    assert found.dof == 1.0 and found.mcse == pytest.approx(1.0)
-
-
-def test_groups_of_unequal_length():
-    """Records of 500 and 40 values are cut in proportion to their length. Seed 7."""
-    rng = np.random.default_rng(7)
-    labels = rng.permutation(np.repeat([3, 9], [500, 40]))
-    index = clusters((540,), labels).index(rng.normal(size=540))
-    long, short = index[labels == 3], index[labels == 9]
-    assert (np.diff(long) >= 0).all() and (np.diff(short) >= 0).all()
-    assert 10 <= len(np.unique(long)) <= 32 and 1 <= len(np.unique(short)) <= 4
-    # too many are merged, neighbours with each other
-    found = merged(np.repeat(np.arange(5000), 2))
-    assert (np.diff(found) >= 0).all() and merged(np.arange(10)).max() == 9
-    np.testing.assert_array_equal(np.unique(found), np.arange(1024))
 
 
 def test_wrong_groups():

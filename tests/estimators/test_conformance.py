@@ -21,8 +21,6 @@ from tests.estimators.work import (
 
 INF = np.inf
 NAMES = list(ESTIMATORS)
-BOUNDS = ["lower_bound", "upper_bound"]
-
 every = pytest.mark.parametrize("name", NAMES)
 
 

@@ -5,21 +5,11 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators import of_paths as difference
+from pm_evidence.estimators import difference
 
 
 def estimate(value, mcse, half, status="ok", message="", name="smc"):
     return LogEvidence(value, mcse, name, status, value - half, value + half, message)
-
-
-def test_errors_add_in_quadrature():
-    """Errors that add linearly are too large, and the larger one alone is too small."""
-    result = difference(estimate(-3.0, 0.3, 0.6), estimate(-5.0, 0.4, 0.8, name="other"))
-    assert result.value == 2.0
-    assert result.mcse == pytest.approx(0.5)
-    half = 1.959964 * 0.5
-    assert (result.lower, result.upper) == (pytest.approx(2.0 - half), pytest.approx(2.0 + half))
-    assert result.estimator == "smc" and result.status == "ok"
 
 
 def test_degrees_of_freedom_are_those_of_welch():
@@ -42,12 +32,3 @@ def test_the_worse_status_remains(bad_first):
     good, bad = estimate(-3.0, 0.1, 0.2), estimate(-1.0, 0.9, 2.0, "high_variance", "too large")
     result = difference(bad, good) if bad_first else difference(good, bad)
     assert result.status == "high_variance" and result.message == "too large"
-
-
-def test_without_support():
-    """Minus infinity stays, and has no interval."""
-    nothing = LogEvidence(-np.inf, np.nan, "smc", "no_support", message="no weight")
-    result = difference(nothing, estimate(-1.0, 0.1, 0.2))
-    assert result.value == -np.inf and np.isnan(result.mcse)
-    assert result.status == "no_support"
-    assert np.isnan(result.lower) and np.isnan(result.upper)

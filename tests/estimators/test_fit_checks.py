@@ -11,7 +11,6 @@ from pm_evidence.estimators.verdicts import (
     chain_correlation,
     moment_distance,
     uncovered,
-    unseen_share,
 )
 
 POSTERIOR = stats.norm(0, 1)
@@ -34,12 +33,6 @@ def works(rng, sd=1.2, mode=0.0, n_islands=16, n=200, n_fit=250):
         y = POSTERIOR.rvs(n, random_state=rng) + 50 * (rng.random(n) < mode)
         found.append((fit.logpdf(x) - log_f(x), fit.logpdf(y) - log_f(y)))
     return found
-
-
-@pytest.mark.parametrize("sd", [1.0, 1.2, 2.0])
-def test_a_fit_that_covers(sd):
-    """Weights are bounded: hardly any draw of the posterior has more than the fit's own draws."""
-    assert uncovered(works(np.random.default_rng(1), sd)) < 2e-3
 
 
 def test_a_mode_that_the_fit_leaves_out():
@@ -121,11 +114,3 @@ def test_the_correlation_in_chains_is_that_of_the_slowest_coordinate(lag):
     # chains of three states are too short to judge, and those that never move have none
     assert np.isnan(chain_correlation([draws[0][:30]], [np.repeat(np.arange(10), 3)]))
     assert chain_correlation([np.ones((30, 1))], [np.repeat(np.arange(5), 6)]) == 0.0
-
-
-def test_what_few_draws_cannot_show():
-    """A fit as wide as the posterior may miss nothing; one with a heavy tail of weights may."""
-    wide, narrow = works(np.random.default_rng(10), 2.0), works(np.random.default_rng(10), 0.6)
-    n = sum(len(reverse) for _, reverse in wide)
-    assert unseen_share(wide) == 0.0
-    assert 0.5 * 3.0 / n < unseen_share(narrow) <= 3.0 / n

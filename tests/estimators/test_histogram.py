@@ -5,9 +5,13 @@ import pytest
 from scipy import integrate, stats
 from scipy.interpolate import BSpline
 
-from pm_evidence.estimators import bar, histogram_draws, histogram_posterior, work_density
-from pm_evidence.estimators import bar as histogram
-from tests.estimators.refusals import check_refused
+from pm_evidence.estimators import (
+    bar,
+    histogram,
+    histogram_draws,
+    histogram_posterior,
+    work_density,
+)
 from tests.estimators.work import (
     LOG_Z,
     annealed_pair,
@@ -16,8 +20,6 @@ from tests.estimators.work import (
     gamma_pair,
     gaussian_pair,
 )
-
-INF = np.inf
 
 
 def iterate(forward, reverse, n_sweeps=3000):
@@ -48,26 +50,6 @@ def test_fixed_point(sd, n_forward, n_reverse):
     wrong, _ = iterate(reverse, forward)
     if n_forward != n_reverse:
         assert abs(np.log(wrong.max() / p.max())) > 0.1
-
-
-@pytest.mark.parametrize("shift", [0.0, -1e4, 1e4])
-def test_probabilities_sum_to_one_in_both_directions(shift):
-    """Weighted with exp(-W) / Z, the probabilities are those of reverse work. Seed 2."""
-    forward, reverse = gaussian_pair(np.random.default_rng(2), 1.0, 50, 80)
-    forward, reverse = forward + shift, reverse + shift
-    work, log_p = work_density(forward, reverse)
-    assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-9)
-    log_z = histogram(forward, reverse).value
-    assert np.exp(log_p - work - log_z).sum() == pytest.approx(1.0, abs=1e-9)
-
-
-def test_paths_of_weight_zero_have_their_share():
-    """A forward path of infinite work is met by no reverse one: its share is 1 / n_forward."""
-    forward, reverse = gaussian_pair(np.random.default_rng(3), 1.0, 30, 40)
-    forward[:6] = INF
-    _, log_p = work_density(forward, reverse)
-    np.testing.assert_allclose(np.exp(log_p[:6]), 1 / 30)
-    assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_histogram_is_bennetts_ratio():
@@ -129,40 +111,6 @@ def test_gibbs_sampler_finds_the_exact_posterior(forward, reverse):
 # --- the posterior: against Bennett's ratio ---
 
 
-@pytest.mark.parametrize(
-    ("sd", "n_forward", "n_reverse"), [(0.5, 100, 100), (1.0, 400, 100), (2.0, 300, 300)]
-)
-def test_posterior_agrees_with_bar(sd, n_forward, n_reverse):
-    """Mean and spread, as large samples must. Seed 9; 3,000 draws know their spread to 5 %."""
-    forward, reverse = gaussian_pair(np.random.default_rng(9), sd, n_forward, n_reverse)
-    found = histogram_posterior(forward, reverse, draws=3000, random_seed=9)
-    asymptotic = bar(forward, reverse)
-    assert found.value == pytest.approx(asymptotic.value, abs=0.2 * asymptotic.mcse)
-    assert found.mcse == pytest.approx(asymptotic.mcse, rel=0.12)
-    assert found.lower == pytest.approx(asymptotic.lower, abs=0.4 * asymptotic.mcse)
-    assert found.upper == pytest.approx(asymptotic.upper, abs=0.4 * asymptotic.mcse)
-    assert (found.estimator, found.status) == ("histogram_posterior", "ok")
-
-
-def test_posterior_has_the_status_of_bar():
-    """Draws look the same where directions hardly meet or contradict each other. Seed 10."""
-    forward, reverse = gaussian_pair(np.random.default_rng(10), 1.0, 400)
-    wrong = histogram_posterior(forward, reverse + 1.0, draws=50, random_seed=1)
-    assert wrong.status == "inconsistent" and "contradict" in wrong.message
-    apart = gaussian_pair(np.random.default_rng(10), 4.0, 40)
-    assert histogram_posterior(*apart, draws=50, random_seed=1).status == "no_overlap"
-
-
-def test_posterior_interval_is_that_of_its_draws():
-    forward, reverse = gaussian_pair(np.random.default_rng(11), 1.0, 50)
-    found = histogram_posterior(forward, reverse, draws=400, random_seed=3)
-    draws = histogram_draws(forward, reverse, draws=400, random_seed=3)
-    assert draws.shape == (400,)
-    assert found.value == pytest.approx(draws.mean(), rel=1e-12)
-    assert found.mcse == pytest.approx(draws.std(ddof=1), rel=1e-12)
-    assert (found.lower, found.upper) == tuple(np.quantile(draws, [0.025, 0.975]))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "truth"),
@@ -181,48 +129,3 @@ def test_posterior_coverage(make, truth):
 
 
 # --- the posterior: arguments ---
-
-
-def test_seeds():
-    """Equal seeds give equal draws, others do not, and a generator moves on."""
-    work = gaussian_pair(np.random.default_rng(13), 1.0, 20)
-    one, same = (histogram_draws(*work, draws=20, random_seed=1) for _ in range(2))
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, histogram_draws(*work, draws=20, random_seed=2))
-    rng = np.random.default_rng(1)
-    first, second = (histogram_draws(*work, draws=20, random_seed=rng) for _ in range(2))
-    assert not np.array_equal(first, second)
-    # nothing overflows where a constant of the likelihood shifts log Z
-    shifted = histogram_draws(*(each + 1e4 for each in work), draws=20, random_seed=1)
-    np.testing.assert_allclose(shifted, one - 1e4, atol=1e-7)
-
-
-def test_posterior_with_paths_of_weight_zero():
-    """They count as they do in Bennett's ratio. Seed 15."""
-    forward, reverse = gaussian_pair(np.random.default_rng(15), 0.5, 200)
-    forward[:100] = INF
-    found, asymptotic = histogram_posterior(forward, reverse, random_seed=1), bar(forward, reverse)
-    assert found.value == pytest.approx(asymptotic.value, abs=0.3 * asymptotic.mcse)
-    assert found.mcse == pytest.approx(asymptotic.mcse, rel=0.15)
-
-
-def test_one_draw_has_no_error():
-    found = histogram_posterior([0.0, 1.0], [0.0, 0.5], draws=1, random_seed=1)
-    assert np.isfinite(found.value) and np.isnan(found.mcse)
-
-
-def test_posterior_without_support():
-    """There is nothing to draw from: the message says what to do."""
-    for estimate in (histogram_draws, histogram_posterior):
-        with pytest.raises(ValueError, match=r"work_forward must hold a finite value.*more stages"):
-            estimate([INF, INF], [0.0, 1.0])
-
-
-def test_bad_number_of_draws():
-    check_refused(
-        lambda draws: histogram_draws([0.0, 1.0], [0.0, 1.0], draws=draws),
-        [
-            ((n,), r"draws must be a whole number of at least 1, got .*pass")
-            for n in (0, -3, 1.5, True, None)
-        ],
-    )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from pm_evidence.estimators import mbar as mixture
+from pm_evidence.estimators.mbar import cluster_sums, log_columns, log_mixture, moments, projections
 
 SIZES = [(2, 1), (3, 255), (7, 256), (5, 1000)]
 
@@ -35,7 +35,7 @@ every = pytest.mark.parametrize(("n_states", "n"), SIZES)
 def test_moments(make, n_states, n):
     """Shares below exp(-45) are left out, which no sum shows."""
     scale, base, offset = make(n_states, n)
-    sums, products = mixture.moments(scale, base, offset)
+    sums, products = moments(scale, base, offset)
     p = np.exp(logs(scale, base, offset) - logsumexp(logs(scale, base, offset), axis=0))
     np.testing.assert_allclose(sums, p.sum(axis=1), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(products, p @ p.T, rtol=1e-12, atol=1e-14)
@@ -52,7 +52,7 @@ def test_states_that_are_no_members(make):
     offset[member == 0] -= np.log(weight.sum(axis=1)[member == 0])
     terms = logs(scale, base, offset)
     weight = np.exp(terms - logsumexp(terms[member > 0], axis=0))
-    sums, products = mixture.moments(scale, base, offset, member)
+    sums, products = moments(scale, base, offset, member)
     np.testing.assert_allclose(sums, weight.sum(axis=1), rtol=1e-11)
     np.testing.assert_allclose(products, weight @ weight.T, rtol=1e-11, atol=1e-14)
 
@@ -61,9 +61,9 @@ def test_states_that_are_no_members(make):
 @every
 def test_logs(make, n_states, n):
     scale, base, offset = make(n_states, n)
-    density = mixture.log_mixture(scale, base, offset)
+    density = log_mixture(scale, base, offset)
     np.testing.assert_allclose(density, logsumexp(logs(scale, base, offset), axis=0), rtol=1e-12)
-    columns = mixture.log_columns(scale, base, density)
+    columns = log_columns(scale, base, density)
     expected = logsumexp(-scale[:, None] * base - density, axis=1)
     np.testing.assert_allclose(columns, expected, rtol=1e-12)
 
@@ -71,42 +71,12 @@ def test_logs(make, n_states, n):
 @both
 def test_sums_over_clusters_and_states(make):
     scale, base, offset = make(4, 700)
-    density = mixture.log_mixture(scale, base, offset)
+    density = log_mixture(scale, base, offset)
     p = np.exp(logs(scale, base, offset) - density)
     cluster = np.arange(700) % 9
-    found = mixture.cluster_sums(scale, base, offset, density, cluster)
+    found = cluster_sums(scale, base, offset, density, cluster)
     expected = np.stack([p[:, cluster == g].sum(axis=1) for g in range(9)])
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     vector = np.array([1.0, -2.0, 0.0, 3.0])
-    found = mixture.projections(scale, base, offset, density, vector)
+    found = projections(scale, base, offset, density, vector)
     np.testing.assert_allclose(found, vector @ p, rtol=1e-11, atol=1e-13)
-
-
-def test_infinite_potentials_have_no_share():
-    """A state of likelihood zero belongs to beta = 0 alone, also in sums of logs."""
-    base = mixture.finite_potentials(np.array([1.0, np.inf, 2.0]))[None]
-    scale, offset = np.array([0.0, 0.5, 1.0]), np.zeros(3)
-    sums, products = mixture.moments(scale, base, offset)
-    alive, _ = mixture.moments(scale, base[:, [0, 2]].copy(), offset)
-    np.testing.assert_allclose(sums - alive, [1.0, 0.0, 0.0], atol=1e-14)
-    assert np.isfinite(products).all()
-    density = mixture.log_mixture(scale, base, offset)
-    assert density[1] == 0.0
-    assert np.isfinite(mixture.log_columns(scale, base, density)).all()
-
-
-def test_compiled_equals_python():
-    """Same numbers from the interpreter: an index out of range would show there."""
-    scale, base, offset = ladder(4, 300)
-    sums, products = np.zeros(4), np.zeros((4, 4))
-    tile, room = np.empty((4, 300)), np.empty((2, 300))
-    args = scale, base, offset, np.ones(4), 0, 300, 0, 4, tile, *room
-    mixture._fill.py_func(*args)
-    for row in range(4):
-        sums[row] = tile[row].sum()
-        products[row] = tile @ tile[row]
-    found = mixture.moments(scale, base, offset)
-    np.testing.assert_allclose(found[0], sums, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(found[1], products, rtol=1e-12, atol=1e-14)
-    low, high = mixture._active_states.py_func(scale, base, offset, 0, 256, np.empty(4))
-    assert (low, high) == mixture._active_states(scale, base, offset, 0, 256, np.empty(4))

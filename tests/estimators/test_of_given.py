@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, Facts, Role, RunRecord, StageTrace
 from pm_evidence.estimators.of_islands import of_given
 
 NO_TRACE = StageTrace(*np.empty((4, 0)))
@@ -38,7 +38,7 @@ def record(annealed=LOG_Z, shift=0.0, spread=0.3, n=250, **facts):
         "bridge_sampling",
         np.array([0.0, 1.0]),
         {Role.FORWARD: islands, Role.GIVEN: blocks},
-        info={**GOOD, **facts},
+        facts=Facts(**{**GOOD, **facts}),
     )
 
 

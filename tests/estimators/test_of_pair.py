@@ -1,11 +1,11 @@
 """Which log Bayes factor is recommended, and what makes it doubtful."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
+from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.estimators.of_paths import of_pair
 from pm_evidence.estimators.of_run import applicable, estimates
 
@@ -13,7 +13,7 @@ LOG_BF = 0.7
 NO_TRACE = StageTrace(*np.zeros((4, 1)))
 
 
-def record(spread=0.5, n=2000, first=None, second=None, shift=0.0, **info):
+def record(spread=0.5, n=2000, first=None, second=None, shift=0.0, **facts):
     """Work of both directions between normal densities, whose ratio is known."""
     rng, half = np.random.default_rng(1), 0.5 * spread**2
     work = {
@@ -26,8 +26,8 @@ def record(spread=0.5, n=2000, first=None, second=None, shift=0.0, **info):
         role: [BlockRecord(0, each, NO_TRACE, origin=np.arange(n) % 32)]
         for role, each in work.items()
     }
-    info |= {"evidences": [asdict(first), asdict(second)]}
-    return RunRecord("model_to_model", np.array([0.0, 1.0]), blocks, info=info)
+    facts = Facts(evidences=(first, second), **facts)
+    return RunRecord("model_to_model", np.array([0.0, 1.0]), blocks, facts=facts)
 
 
 def test_models_that_are_alike():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, TemperedChains
+from pm_evidence.core.records import BlockRecord, Facts, Role, RunRecord, TemperedChains
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.estimators.of_tempering import of_tempering, others_of_tempering
 from tests.estimators.ladders import BETA, LOG_Z, chains, log_z
@@ -30,12 +30,12 @@ def block(index=0, seed=1, n=N, restarts=50, work=None, **changes):
 
 
 def record(*blocks, simulated=False, **info):
-    facts = {"ladders": len(blocks) * N_LADDERS, **info}
+    facts = Facts(ladders=len(blocks) * N_LADDERS, **info)
     if simulated:
         uniform = [1.0 / len(BETA)] * len(BETA)
-        facts |= {"tempering_log_z": log_z().tolist(), "tempering_prior": uniform}
+        facts = replace(facts, tempering_log_z=log_z().tolist(), tempering_prior=uniform)
     method = "simulated_tempering" if simulated else "parallel_tempering"
-    return RunRecord(method, BETA, {Role.FORWARD: blocks}, info=facts)
+    return RunRecord(method, BETA, {Role.FORWARD: blocks}, facts=facts)
 
 
 REST = ["stepping_stone", "stepping_stone_reverse", "ti", "smc"]
@@ -91,17 +91,6 @@ def test_chains_that_hardly_came_to_the_target(restarts, message):
         assert first.status == "not_mixed" and "at least 80 times" in first.message
 
 
-def test_chains_that_never_left_a_part_of_the_temperatures():
-    """Half of the ladder: the estimate has no states of the target."""
-    made = block(restarts=0)
-    rung = np.minimum(made.tempered.rung, 3)
-    stuck = replace(made, tempered=replace(made.tempered, rung=rung))
-    first = of_tempering(record(stuck, simulated=True))[0]
-    assert first.status != "ok"
-    if first.status == "not_mixed":
-        assert first.message.startswith("chains never left a part of the temperatures")
-
-
 def test_halves_of_a_record_that_contradict_each_other():
     """Chains that still drift give a value with a small error that is wrong."""
     made = block(restarts=100, work=np.full(N_LADDERS, np.inf))  # populations say nothing
@@ -128,25 +117,6 @@ def test_the_populations_that_chains_start_from(shift, wrong):
     assert part in found[wrong].message
     without = by_name(of_tempering(record(block(restarts=100, work=np.full(N_LADDERS, np.inf)))))
     assert without["mbar"].status == "ok" and without["smc"].status == "no_support"
-
-
-def test_estimates_that_need_closer_temperatures():
-    """The trapezoidal rule on two temperatures is far off; the multistate estimate is not."""
-    rng, beta = np.random.default_rng(3), np.array([0.0, 1.0])
-    energy, rung, ladder = chains(rng, N, N_LADDERS, 0.0, beta=beta)
-    each = np.full(len(ladder), 10)
-    tempered = TemperedChains(energy, rung.astype(np.int16), ladder, each, each)
-    work = -LOG_Z + 0.3 * rng.normal(size=N_LADDERS)
-    made = RunRecord(
-        "parallel_tempering",
-        beta,
-        {Role.FORWARD: [BlockRecord(0, work, None, tempered=tempered)]},
-        info={"ladders": N_LADDERS},
-    )
-    found = by_name(of_tempering(made))
-    assert found["mbar"].status == "ok"
-    assert abs(found["mbar"].value - LOG_Z) < 5.0 * found["mbar"].mcse
-    assert found["ti"].status != "ok"
 
 
 def test_importance_sampling_is_recommended_if_it_found_more():

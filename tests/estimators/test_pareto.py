@@ -24,12 +24,6 @@ def test_pareto_weights(k):
     assert np.mean(found) == pytest.approx(shrunk(k, n_tail), abs=4 * error)
 
 
-def test_uniform_weights():
-    """A tail that ends: k = -1. Seed 2."""
-    found = pareto_k(np.log(np.random.default_rng(2).random(10_000)))
-    assert found == pytest.approx(shrunk(-1.0, 300), abs=0.15)
-
-
 def test_exponential_weights():
     """The tail between: k = 0. Seed 3."""
     weights = np.random.default_rng(3).standard_exponential(10_000)
@@ -43,16 +37,6 @@ def test_agrees_with_maximum_likelihood(k):
     weights = np.sort(np.exp(log_weight))
     shape, _, _ = stats.genpareto.fit(weights[-300:] - weights[-301], floc=0.0)
     assert pareto_k(log_weight) == pytest.approx(shrunk(shape, 300), abs=0.03)
-
-
-def test_scale_and_weights_of_zero_do_not_matter():
-    """A constant in the likelihood shifts log weights; dead paths are no part of the tail."""
-    log_weight = np.random.default_rng(5).normal(size=500)
-    k = pareto_k(log_weight)
-    assert pareto_k(log_weight - 1e4) == pytest.approx(k, abs=1e-8)
-    dead = np.concatenate([np.full(700, -INF), log_weight])
-    assert pareto_k(dead) == pytest.approx(k, rel=1e-12)
-    assert pareto_k(np.random.default_rng(6).permutation(dead)) == pytest.approx(k, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -80,13 +64,6 @@ def test_from_30_weights_on():
         assert np.isfinite(pareto_k(rng.normal(size=n)))
 
 
-def test_input_is_left_alone():
-    log_weight = np.random.default_rng(9).normal(size=100)
-    before = log_weight.copy()
-    pareto_k(log_weight)
-    np.testing.assert_array_equal(log_weight, before)
-
-
 # --- is_heavy ---
 
 
@@ -96,11 +73,6 @@ def test_input_is_left_alone():
 def test_threshold(n, threshold):
     """Vehtari et al. (2024), section 3.2.3."""
     assert is_heavy(threshold + 1e-3, n) and not is_heavy(threshold - 1e-3, n)
-
-
-def test_unknown_shapes_are_not_heavy():
-    """Weights without a tail must not be accused; other checks look after them."""
-    assert not any(is_heavy(float("nan"), n) for n in (1, 2, 24, 10**6))
 
 
 @pytest.mark.parametrize("k", [0.3, 0.5, 0.7])
@@ -114,9 +86,3 @@ def test_what_lies_beyond_the_largest_weight(k):
     predicted = [unseen_tail(x, -np.log1p(-k)) for x in sets]
     true = np.exp((1.0 - 1.0 / k) * sets.max(axis=1))
     assert 0.6 < np.median(predicted) / np.median(true) < 1.7
-
-
-def test_nothing_beyond_weights_without_a_tail():
-    """Weights of zero, and equal ones."""
-    assert unseen_tail(np.full(50, -INF), 0.0) == 0.0
-    assert unseen_tail(np.zeros(50), 0.0) == 0.0

@@ -40,22 +40,3 @@ def test_the_error_of_a_coarse_schedule_is_told():
     energy = np.exp(-5.0 * fine) + np.array([[-1e-4], [1e-4]])
     found = power_posterior(fine, energy, np.tile(5.0 * np.exp(-5.0 * fine), (2, 1)))
     assert found.status == "ok" and found.value == pytest.approx(exact, abs=1e-4)
-
-
-def test_one_population_has_no_error():
-    found = power_posterior([0.0, 1.0], [[2.0, 1.0]])
-    assert found.value == -1.5 and np.isnan(found.mcse) and found.status == "no_error"
-
-
-def test_symmetries():
-    """A constant of the energy shifts the value; the order of the islands does not matter."""
-    rng = np.random.default_rng(1)
-    beta = np.append(np.append(0.0, np.sort(rng.random(5))), 1.0)
-    energy, shift = rng.normal(size=(4, 7)), rng.normal(0.0, 1e3)
-    plain = power_posterior(beta, energy)
-    shifted = power_posterior(beta, energy + shift)
-    assert shifted.value == pytest.approx(plain.value - shift, rel=1e-12, abs=1e-9)
-    assert shifted.mcse == pytest.approx(plain.mcse, rel=1e-9)
-    mixed = power_posterior(beta, energy[rng.permutation(4)])
-    assert mixed.value == pytest.approx(plain.value, rel=1e-12, abs=1e-12)
-    assert plain.lower < plain.value < plain.upper

@@ -4,28 +4,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from pm_evidence.core.numerics import log_sum_exp
-from pm_evidence.estimators.bar import bar, bridge, histogram
+from pm_evidence.estimators.bar import bar
 from pm_evidence.estimators.cumulant import (
-    cumulant,
-    cumulant_forward,
-    cumulant_reverse,
     lower_bound,
-    upper_bound,
 )
-from pm_evidence.estimators.jarzynski import importance, jarzynski, jarzynski_reverse
-from pm_evidence.estimators.of_paths import difference, two_sided
+from pm_evidence.estimators.jarzynski import importance, jarzynski
+from pm_evidence.estimators.of_paths import two_sided
 from tests.estimators.runs import record
-from tests.estimators.work import ESTIMATORS, LOG_Z, gaussian_pair
+from tests.estimators.work import ESTIMATORS
 from tests.strategies import (
-    bridge_works,
-    floats,
     on_grid,
     powers,
-    seeds,
-    uneven_works,
     vectors,
     works,
 )
@@ -82,17 +72,6 @@ def test_a_constant_of_the_work_shifts_log_z(name, data, reverse, shift):
     assert moved.status == plain.status
 
 
-@every
-@few
-@given(data=st.data(), reverse=works())
-def test_paths_have_no_order(name, data, reverse):
-    forward = data.draw(works(dead=name not in OF_FINITE_WORK), label="forward")
-    plain = ESTIMATORS[name](forward, reverse)
-    mixed = ESTIMATORS[name](*(data.draw(st.permutations(w)) for w in (forward, reverse)))
-    assert_close(numbers(mixed), numbers(plain))
-    assert mixed.status == plain.status
-
-
 @pytest.mark.parametrize("name", list(MIRRORED))
 @few
 @given(pair=pairs)
@@ -102,14 +81,6 @@ def test_time_reversal_changes_the_sign(name, pair):
     plain = ESTIMATORS[name](forward, reverse)
     other = ESTIMATORS[MIRRORED[name]](-reverse, -forward)
     assert_close(mirrored(other), numbers(plain))
-
-
-@every
-@few
-@given(forward=uneven_works(), reverse=uneven_works())
-def test_intervals_hold_their_value(name, forward, reverse):
-    found = ESTIMATORS[name](forward, reverse)
-    assert found.mcse > 0.0 and found.lower < found.value < found.upper
 
 
 @every
@@ -133,20 +104,6 @@ def test_blocks_have_no_names_and_paths_of_their_own_change_nothing(name, pair, 
 
 
 @given(pair=pairs)
-def test_bounds_lie_on_their_sides(pair):
-    """Jensen's inequality, for any work whatever: means of the work bound the mean weights.
-
-    Where all work is the same they are equal, to within rounding.
-    """
-    forward, reverse = pair
-    there, back = jarzynski(forward).value, jarzynski_reverse(reverse).value
-    assert lower_bound(forward).value <= there + ROUNDING
-    assert upper_bound(reverse).value >= back - ROUNDING
-    assert -forward.max() - ROUNDING <= there <= -forward.min() + ROUNDING
-    assert -reverse.max() - ROUNDING <= back <= -reverse.min() + ROUNDING
-
-
-@given(pair=pairs)
 def test_paths_of_weight_zero_divide_the_evidence(pair):
     """Three dead paths for each live one: Z is a quarter, by every estimate of forward paths."""
     forward, reverse = pair
@@ -157,25 +114,6 @@ def test_paths_of_weight_zero_divide_the_evidence(pair):
     assert lower_bound(dead).value == -np.inf
     both = bar(forward, reverse).value - np.log(4.0)
     assert bar(dead, reverse).value == pytest.approx(both, abs=ROUNDING)
-
-
-@given(parts=st.lists(works(dead=True, max_size=20), min_size=1, max_size=6))
-def test_the_mean_weight_of_merged_blocks_is_the_mean_of_theirs(parts):
-    """Each counts by its number of paths, those of weight zero included."""
-    whole = jarzynski(np.concatenate(parts)).value
-    log_sums = [jarzynski(part).value + np.log(part.size) for part in parts]
-    of_parts = log_sum_exp(np.array(log_sums)) - np.log(sum(map(len, parts)))
-    assert of_parts == pytest.approx(whole, abs=ROUNDING)
-
-
-@given(pair=pairs)
-def test_differences_of_independent_estimates(pair):
-    """Values subtract, variances add, and the order changes the sign alone."""
-    one, other = (jarzynski(work) for work in pair)
-    found, back = difference(one, other), difference(other, one)
-    assert found.value == one.value - other.value
-    assert found.mcse == pytest.approx(np.hypot(one.mcse, other.mcse), rel=1e-12, nan_ok=True)
-    assert_close(mirrored(back), numbers(found))
 
 
 # --- Bennett's ratio ---
@@ -197,84 +135,10 @@ def test_bennetts_equation_is_solved(forward, reverse, size):
     assert there == pytest.approx(back, rel=1e-8)
 
 
-@given(pair=pairs, size=reverse_sizes)
-def test_exchanging_the_sides_negates_bennetts_ratio_of_any_weight(pair, size):
-    """Only the ratio of the numbers counts: the other side's is its own number over this weight."""
-    forward, reverse = pair
-    weight = size / reverse.size
-    plain = bar(forward, reverse, reverse_size=size)
-    other = bar(-reverse, -forward, reverse_size=forward.size / weight)
-    assert_close(mirrored(other), numbers(plain))
-
-
-@given(pair=pairs)
-def test_the_limits_of_bennetts_ratio_are_the_exponential_averages(pair):
-    """They are reached where one direction hardly counts.
-
-    The next term is below 1e-12 times 50 paths times the ratio of the largest weight to the least.
-    """
-    forward, reverse = pair
-    few, many = (bar(*pair, reverse_size=reverse.size * w).value for w in (1e-12, 1e12))
-    assert few == pytest.approx(jarzynski(forward).value, abs=1e-7)
-    assert many == pytest.approx(jarzynski_reverse(reverse).value, abs=1e-7)
-
-
-def test_bennetts_ratio_need_not_lie_between_the_exponential_averages():
-    """Nor is it monotone in the weight of a direction: here it exceeds both, which are zero."""
-    forward, reverse = np.zeros(2), np.log([0.5, 1.5])
-    assert jarzynski(forward).value == pytest.approx(0.0, abs=1e-15)
-    assert jarzynski_reverse(reverse).value == pytest.approx(0.0, abs=1e-15)
-    assert bar(forward, reverse).value > 0.05
-
-
 # --- the bridge ---
 
 
-@given(blocks=bridge_works(), shift=shifts, data=st.data())
-def test_a_constant_of_the_target_shifts_the_bridge(blocks, shift, data):
-    """And its blocks have no order."""
-    plain = bridge(blocks)
-    mixed = data.draw(st.permutations(blocks))
-    moved = bridge([(forward + shift, reverse + shift) for forward, reverse in mixed])
-    assert_close(numbers(moved), shifted(plain, shift))
-    assert moved.status == plain.status
-
-
 # --- exact Gaussian work ---
-
-
-@settings(max_examples=25)
-@given(seed=seeds)
-def test_estimators_agree_on_gaussian_work(seed):
-    """Pairs of estimates of the same work lie within five combined errors, and of the truth.
-
-    400 paths each way with a standard deviation of 0.8 nats, for the bridge in 40 islands: its
-    error has 39 degrees of freedom, with which a right estimate fails with a probability of 1e-5.
-    """
-    forward, reverse = gaussian_pair(np.random.default_rng(seed), 0.8, 400)
-    found = [ESTIMATORS[name](forward, reverse) for name in ESTIMATORS if "bound" not in name]
-    islands = zip(np.split(forward, 40), np.split(reverse, 40), strict=True)
-    found.append(bridge(list(islands)))
-    for estimate in found:
-        assert abs(estimate.value - LOG_Z) < 5.0 * estimate.mcse, estimate
-    for one in found:
-        for other in found:
-            assert abs(one.value - other.value) < 5.0 * np.hypot(one.mcse, other.mcse)
-
-
-@given(sd=floats(0.1, 3))
-def test_cumulants_of_quantiles_are_exact(sd):
-    """Work at the quantiles of a normal density has its mean and, nearly, its variance."""
-    z = stats.norm.ppf((np.arange(4000) + 0.5) / 4000)
-    forward, reverse = -LOG_Z + sd**2 / 2 + sd * z, -LOG_Z - sd**2 / 2 + sd * z
-    near = pytest.approx(LOG_Z, abs=2e-3 * sd**2)
-    assert cumulant(forward, reverse).value == near
-    assert cumulant_forward(forward).value == near
-    assert cumulant_reverse(reverse).value == near
-    assert bar(forward, reverse).value == pytest.approx(LOG_Z, abs=1e-8)
-    assert histogram(forward, reverse).value == pytest.approx(LOG_Z, abs=1e-8)
-    assert lower_bound(forward).value == pytest.approx(LOG_Z - sd**2 / 2, abs=1e-9)
-    assert upper_bound(reverse).value == pytest.approx(LOG_Z + sd**2 / 2, abs=1e-9)
 
 
 # --- whole runs ---

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.estimators import verdicts as recommend
+from pm_evidence.estimators import recommend
 from tests.estimators.work import LOG_Z
 
 

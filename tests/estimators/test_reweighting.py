@@ -59,9 +59,3 @@ def test_regions_outside_of_a_support_are_seen():
     assert reweighted(np.zeros(N), np.arange(N), np.inf).unseen == np.inf
     nothing = reweighted(np.full(N, -np.inf), np.arange(N), 0.0)
     assert nothing.log_bf == -np.inf and nothing.is_heavy and nothing.unseen == np.inf
-
-
-def test_equal_priors_have_no_error():
-    found = reweighted(np.zeros(N), np.arange(N), 0.0)
-    assert (found.log_bf, found.mcse) == (0.0, 0.0)
-    assert found.ess == pytest.approx(N)

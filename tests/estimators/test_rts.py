@@ -123,19 +123,6 @@ def test_bias_and_variance():
     np.testing.assert_allclose(predicted[1:], values.var(axis=0)[1:], rtol=0.2)
 
 
-def test_bias_counts_correlation():
-    """States that come ten at a time have the bias of a tenth of their number. Seed 4."""
-    rng = np.random.default_rng(4)
-    energy, _ = independent(rng, 100)
-    plain = rts_curve(BETA, energy, GUESS, prior=PRIOR)
-    labels = np.repeat(np.arange(100), 10)
-    tenfold = rts_curve(BETA, np.repeat(energy, 10), GUESS, prior=PRIOR, groups=labels)
-    np.testing.assert_allclose(tenfold.bias, plain.bias, rtol=1e-9)
-    np.testing.assert_allclose(tenfold.covariance, plain.covariance, rtol=1e-9)
-    alone = rts_curve(BETA, np.repeat(energy, 10), GUESS, prior=PRIOR)
-    assert plain.mcse[-1] == pytest.approx(np.sqrt(10) * alone.mcse[-1], rel=0.01)
-
-
 def test_curve_and_value_agree():
     """One value, one error, by groups and by batches. Seed 5."""
     rng = np.random.default_rng(5)

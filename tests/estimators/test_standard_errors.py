@@ -8,11 +8,6 @@ from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spre
 from tests.estimators.refusals import check_refused
 
 
-def test_by_hand():
-    """Two contributions of 1 and -1: variance 2 * 2 / 1, and one degree of freedom."""
-    assert spread((np.array([1.0, -1.0]), None)) == Spread(2.0, 1.0)
-
-
 def test_blocks_by_hand():
     """Four paths in two blocks are two units, whose sums are 2 and -2."""
     contributions, blocks = np.array([1.0, -1.0, 1.0, -1.0]), np.array([5, 3, 5, 3])
@@ -31,20 +26,6 @@ def test_agrees_with_welch(n, m, sd):
     assert (x.mean() - y.mean()) / found.mcse == pytest.approx(theirs.statistic)
 
 
-def test_dof_of_extreme_parts():
-    """Equal parts add their degrees of freedom; a part without spread adds none."""
-    part = np.array([1.0, -1.0, 2.0, -2.0, 0.0])
-    assert spread((part, None), (part, None)).dof == pytest.approx(8.0)
-    assert spread((part, None), (np.zeros(1000), None)).dof == pytest.approx(4.0)
-
-
-def test_no_spread():
-    """An error of zero, not 0 / 0."""
-    assert spread((np.zeros(10), None)).mcse == 0.0
-    lower, upper = interval(2.0, spread((np.zeros(10), None)))
-    assert lower == upper == 2.0
-
-
 @pytest.mark.parametrize("blocks", [None, np.array([4, 4, 4])], ids=["one path", "one block"])
 def test_one_unit_has_no_error(blocks):
     """One path, or one block of any size, does not tell how units differ."""
@@ -52,17 +33,6 @@ def test_one_unit_has_no_error(blocks):
     fine = (np.array([1.0, -1.0]), None)
     assert np.isnan(spread((part, blocks)).mcse)
     assert np.isnan(spread(fine, (part, blocks)).mcse)
-
-
-def test_labels_of_blocks_do_not_matter():
-    """Negative, huge and unsorted labels: only which paths share one counts. Seed 2."""
-    rng = np.random.default_rng(2)
-    blocks = rng.integers(0, 7, 50)
-    labels = np.array([3, -(10**15), 10**15, 0, 7, -1, 12])
-    part = rng.normal(size=50)
-    one, other = spread((part, blocks)), spread((part, labels[blocks]))
-    assert other.mcse == pytest.approx(one.mcse, rel=1e-12)
-    assert other.dof == pytest.approx(one.dof, rel=1e-12)
 
 
 def test_intervals():
@@ -94,13 +64,6 @@ def test_coverage_of_few_units(n_blocks, size, m):
 
 
 # --- checked_blocks ---
-
-
-def test_blocks_that_fit():
-    work = np.zeros(3)
-    assert checked_blocks("blocks", None, work) is None
-    for blocks in ([2, 0, 2], (2, 0, 2), np.array([2, 0, 2], np.uint8)):
-        np.testing.assert_array_equal(checked_blocks("blocks", blocks, work), [2, 0, 2])
 
 
 def test_blocks_that_do_not_fit():

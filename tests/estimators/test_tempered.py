@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.errors import Spread
 from pm_evidence.estimators.tempered import (
     LogZCurve,
     check_size,
     checked_rung,
-    concluded,
-    no_support,
     tempered,
 )
 from tests.estimators.refusals import check_refused
@@ -64,16 +61,6 @@ def test_energies_whose_squares_may_overflow_are_infinite(extreme):
     assert np.array_equal(states.energy[1:], np.arange(5.0))
 
 
-def test_states():
-    """Chains are raveled; an infinite energy at beta = 0 is legal."""
-    energy = np.array([[0.0, INF], [1.0, 2.0]])
-    found = tempered(BETA, energy, [[2, 0], [1, 2]], [7, 7])
-    np.testing.assert_array_equal(found.counts, [1, 1, 2])
-    np.testing.assert_array_equal(found.at(2), [0, 3])
-    assert found.alive and found.clusters.n_groups == 1
-    assert not tempered(BETA, [INF, INF], [0, 0], None).alive
-
-
 def test_differences_of_a_curve():
     """Errors of differences count the covariance."""
     covariance = np.array([[0.0, 0.0, 0.0], [0.0, 4.0, 3.0], [0.0, 3.0, 9.0]])
@@ -83,16 +70,3 @@ def test_differences_of_a_curve():
     assert curve.difference(2) == (-3.0, 3.0)
     nothing = LogZCurve(np.array([0.0, -1.0]), np.full((2, 2), np.nan))
     assert np.isnan(nothing.difference(1)[1])
-
-
-def test_conclusions():
-    """A known problem comes first; then no error, and one that is too large."""
-    fine, wide, none = Spread(0.1, 9.0), Spread(0.7, 9.0), Spread(np.nan, 1.0)
-    assert concluded("mbar", -1.0, fine).status == "ok"
-    assert concluded("mbar", -1.0, fine).dof == 9.0
-    assert concluded("mbar", -1.0, wide).status == "high_variance"
-    assert concluded("mbar", -1.0, none).status == "no_error"
-    for found in (fine, wide, none):
-        told = concluded("mbar", -1.0, found, "no_overlap", "They lie apart.")
-        assert (told.status, told.message) == ("no_overlap", "They lie apart.")
-    assert no_support("ti").value == -INF and no_support("ti").status == "no_support"

@@ -5,6 +5,7 @@ from scipy.special import logsumexp, softmax
 
 from pm_evidence.estimators.rts import (
     LIGHT,
+    JointShares,
     Shares,
     checked_log_z,
     checked_prior,
@@ -32,22 +33,6 @@ def test_shares_by_hand():
         np.testing.assert_allclose(np.exp(shares.relative(k)), expected, rtol=1e-10)
 
 
-def test_shares_far_from_the_states():
-    """Constants that are wrong by thousands of nats leave shares that only logs can hold."""
-    shares = Shares(np.array([0.0, 0.5, 1.0]), np.array([4000.0, 4001.0]), np.zeros(3))
-    np.testing.assert_allclose(np.diff(shares.log_sums), [-2000.19, -2000.19], atol=0.2)
-    assert np.isfinite(shares.relative(2)).all()
-
-
-def test_states_of_likelihood_zero():
-    """They belong to beta = 0 for certain."""
-    shares = Shares(np.array([0.0, 0.5, 1.0]), np.array([INF, 1.0, INF]), np.zeros(3))
-    np.testing.assert_allclose(np.exp(shares.relative(2)), [0.0, 1.0, 0.0])
-    rest = np.exp([0.0, -0.5, -1.0])
-    q = np.array([1.0, rest[0] / rest.sum(), 1.0])
-    np.testing.assert_allclose(np.exp(shares.relative(0)), q / q.sum(), rtol=1e-12)
-
-
 def test_verdicts():
     """Equal weights are fine, a single one dominates, and a Pareto tail of shape 1 is heavy."""
     assert verdict_of_weights(np.zeros(100), "here")[0] == "ok"
@@ -67,9 +52,9 @@ def test_probabilities_near_one_have_no_tail():
     rung = np.random.default_rng(3).integers(0, 60, 3000)
     energy = draws(np.random.default_rng(4), rung, beta)
     shares = Shares(beta, energy, -log_z(beta))
-    assert shares.verdict()[0] == "ok"
+    assert JointShares((shares,)).verdict()[0] == "ok"
     far = Shares(np.array([0.0, 1.0]), np.linspace(500.0, 600.0, 40), np.array([0.0, 300.0]))
-    assert far.verdict()[0] == "dominated"
+    assert JointShares((far,)).verdict()[0] == "dominated"
 
 
 def test_constants_and_priors_that_are_refused():

@@ -1,26 +1,25 @@
 """Verdicts: when two estimates of one evidence exclude each other, and what is then said."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
+from pm_evidence.core.records import CrossCheck, Facts, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
     agreeing,
-    apart,
-    beside_bridge,
+    contradict,
+    judged,
     known,
-    of_few_values,
+    of_facts,
     of_noise,
     of_uncovered,
     short_of,
     short_of_target,
-    short_of_trial,
     times,
-    unbounded,
     unfinished,
 )
 from tests.estimators.runs import islands_of
@@ -30,22 +29,12 @@ def estimate(value, mcse=0.3, status="ok", name="smc"):
     return LogEvidence(value, mcse, name, status)
 
 
-def test_islands_from_a_reference_need_a_bridge():
-    """Weights with a heavy tail look precise as long as none of the large ones occurred."""
-    smc, bridge = estimate(-1.0, 0.02), estimate(-0.9, 0.1, "inconsistent", "bridge")
-    found = beside_bridge([smc, bridge])
-    assert [e.status for e in found] == ["inconsistent", "inconsistent"]
-    assert "heavy tail" in found[0].message
-    good = [smc, replace(bridge, status="ok")]
-    assert beside_bridge(good) == good and beside_bridge([smc]) == [smc]
-
-
 @pytest.mark.parametrize(("distance", "excluded"), [(2.49, False), (2.51, True)])
 def test_five_combined_errors_exclude(distance, excluded):
     """Errors of 0.3 and 0.4 combine to 0.5, so that 2.5 nats are five of them."""
     assert DISAGREEMENT == 5.0
     one, other = estimate(-10.0), estimate(-10.0 - distance, 0.4)
-    assert apart(one, other) is apart(other, one) is excluded
+    assert contradict(one, other) is contradict(other, one) is excluded
     found = agreeing(one, other, "annealing", "the bridge", "use more draws.")
     assert [each.status for each in found] == 2 * ["inconsistent" if excluded else "ok"]
     if excluded:
@@ -56,7 +45,7 @@ def test_five_combined_errors_exclude(distance, excluded):
     else:
         assert found == (one, other)
     # an unknown error excludes nothing, and estimates with another status keep it
-    assert not apart(estimate(-10.0), estimate(-99.0, np.nan))
+    assert not contradict(estimate(-10.0), estimate(-99.0, np.nan))
     worse = estimate(-10.0, status="dominated"), estimate(-50.0)
     assert agreeing(*worse, "a", "b", "c") == worse
     assert times(1.0, 0.4) == "2.5" and times(1.0, 0.0) == "infinitely many"
@@ -65,37 +54,49 @@ def test_five_combined_errors_exclude(distance, excluded):
 def test_importance_sampling_that_finds_more_tells_of_missed_mass():
     """Both are never negative and unbiased: the larger is right, the smaller has missed a part."""
     drawn = estimate(-7.0, name="importance")
-    found = short_of(estimate(-10.0), drawn)
+
+    def seen(one, other=drawn):
+        return judged(one, short_of(one, other))
+
+    found = seen(estimate(-10.0))
     assert found.status == "missed_mass" and (found.value, found.mcse) == (-10.0, 0.3)
     assert "gives -7.000, and smc only -10.000" in found.message
-    assert short_of(estimate(-4.0), drawn) == estimate(-4.0)
-    assert short_of(estimate(-8.0), drawn) == estimate(-8.0)
-    assert short_of(estimate(-10.0), estimate(0.0, np.nan)) == estimate(-10.0)
+    for value in (-4.0, -8.0):
+        assert seen(estimate(value)) == estimate(value)
+    assert seen(estimate(-10.0), estimate(0.0, np.nan)) == estimate(-10.0)
     for status in ("unbounded", "missed_mass"):
-        assert short_of(estimate(-10.0, status=status), drawn).message == ""
+        assert seen(estimate(-10.0, status=status)).message == ""
+
+
+def with_facts(one, **facts):
+    run = RunRecord("smc", np.array([0.0, 1.0]), {}, facts=Facts(**facts))
+    return judged(one, of_facts(one, run))
 
 
 @pytest.mark.parametrize(
     ("log_z", "mcse", "status"),
     [(2.9, 1.0, "ok"), (3.2, 1.0, "missed_mass"), (0.4, 0.05, "missed_mass"), (-9.0, 0.1, "ok")],
 )
-def test_a_trial_that_finds_more_tells_of_missed_mass(log_z, mcse, status):
-    """A mode that no path of the run has seen would stay unknown."""
-    found = short_of_trial(LogEvidence(0.0, 0.01, "bar"), log_z, mcse)
+def test_a_small_run_that_finds_more_tells_of_missed_mass(log_z, mcse, status):
+    """A mode that no path of the run has seen would stay unknown; a bound may lie below it."""
+    check = CrossCheck(log_z, mcse)
+    found = with_facts(LogEvidence(0.0, 0.01, "bar"), cross_check=check)
     assert found.status == status
     assert ("only 0.00" in found.message) == (status != "ok")
+    bound = LogEvidence(-9.0, 0.1, "lower_bound", Status.BOUND)
+    assert with_facts(bound, cross_check=check) is bound
 
 
-def test_the_message_names_where_the_trial_began():
+def test_the_message_names_where_the_small_run_began():
     """The remedy for a machine does not exist for a model."""
-    of_model = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "laplace").message
-    of_routes = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "coarse").message
-    assert "annealing from the prior" in of_routes and "Use more draws" in of_routes
-    assert "annealing from the prior" in of_model and "reference='prior'" in of_model
-    of_fit = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1, "fitted").message
-    assert of_fit.startswith("importance sampling from a density fitted to a short annealing")
-    of_machine = short_of_trial(LogEvidence(0.0, 0.01, "bar"), 4.0, 0.1).message
-    assert "units of rate 1/2" in of_machine and "base='uniform'" in of_machine
+    for kind, said in (
+        ("reference", "annealing from the prior gives 4.00, and bar only 0.00.*reference='prior'"),
+        ("coarse", "annealing from the prior.*Use more draws"),
+        ("fitted", "importance sampling from a density fitted to a short annealing"),
+        ("base rates", "units of rate 1/2.*base='uniform'"),
+    ):
+        found = with_facts(LogEvidence(0.0, 0.01, "bar"), cross_check=CrossCheck(4.0, 0.1, kind))
+        assert re.search(said, found.message)
 
 
 @pytest.mark.parametrize(("share", "status"), [(1.49, "ok"), (1.51, "missed_mass")])
@@ -111,11 +112,9 @@ GOOD = LogEvidence(-1.0, 0.1, "bridge")
 
 
 def facts(variance, *n_particles):
-    return {
-        "log_likelihood_variance": variance,
-        "n_particles": list(n_particles or (50,)),
-        "noise_acceptance": 0.01,
-    }
+    return Facts(
+        log_likelihood_variance=variance, n_particles=n_particles or (50,), noise_acceptance=0.01
+    )
 
 
 def test_noise_is_judged():
@@ -130,17 +129,6 @@ def test_noise_is_judged():
     assert "many more particles, or n_particles='auto'" in judged.message
 
 
-def test_worse_verdicts_stay():
-    """But they tell of the noise, which is the likely reason."""
-    bad = replace(GOOD, status="inconsistent", message="use more draws.")
-    judged = of_noise(bad, facts(20.0))
-    assert judged.status == "inconsistent"
-    assert judged.message.startswith(
-        "use more draws. In addition, the estimated log likelihood has a"
-    )
-    assert of_noise(bad, facts(1.0)) is bad
-
-
 def test_a_limit_that_ended_the_run_is_named():
     judged = unfinished(GOOD, "max_draws", 0.05)
     assert (judged.status, judged.value) == ("max_draws", -1.0)
@@ -150,7 +138,7 @@ def test_a_limit_that_ended_the_run_is_named():
     )
     bad = replace(GOOD, status="dominated")
     assert unfinished(bad, "max_draws", 0.05) is bad
-    assert unbounded(bad).status == "unbounded"  # which no other status outlives
+    assert with_facts(bad, unbounded=True).status == "unbounded"  # which no other outlives
 
 
 def test_a_default_run_says_that_its_error_is_larger_than_the_default():
@@ -161,15 +149,9 @@ def test_a_default_run_says_that_its_error_is_larger_than_the_default():
     assert "target_mcse=0.0202" in found.message
     assert short_of_target(coarse, 0.05) is coarse
     blocks = {Role.FORWARD: islands_of(np.random.default_rng(1))}
-    info = {"short_of": 1e-3}
-    (first, *_) = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks, info=info))
+    facts = Facts(short_of=1e-3)
+    (first, *_) = estimates(RunRecord("smc", np.array([0.0, 1.0]), blocks, facts=facts))
     assert first.status == "ok" and "by default a run ends" in first.message
-
-
-def test_bounds_are_not_compared_with_a_trial():
-    """A bound may lie below a trial that is right."""
-    bound = LogEvidence(-9.0, 0.1, "lower_bound", Status.BOUND)
-    assert short_of_trial(bound, -1.0, 0.1) is bound
 
 
 def test_an_error_of_many_nats_is_no_estimate():
@@ -186,9 +168,8 @@ def test_an_error_of_many_nats_is_no_estimate():
 
 
 def test_few_values_say_what_may_be_unseen():
-    found = of_few_values(estimate(0.0, 0.01), 1, 1000)
+    found = with_facts(estimate(0.0, 0.01), n_values=1, n_prior_draws=1000)
     assert found.status == "few_values" and "a single value" in found.message
     assert "at most 0.003 of the prior" in found.message
-    assert "only 3 values" in of_few_values(estimate(0.0, 0.01), 3, 1000).message
     worse = estimate(0.0, 0.01, "missed_mass")
-    assert of_few_values(worse, 1, 1000) == worse
+    assert with_facts(worse, n_values=3, n_prior_draws=1000) == worse

@@ -10,12 +10,12 @@ from pm_evidence.estimators import (
     cumulant,
     cumulant_forward,
     cumulant_reverse,
+    histogram,
     jarzynski,
     jarzynski_reverse,
     lower_bound,
     upper_bound,
 )
-from pm_evidence.estimators import bar as histogram
 
 LOG_Z = -7.3
 
@@ -46,14 +46,6 @@ def clustered_pair(rng, n_blocks, size, between=0.4, within=0.3):
         for mean in (-LOG_Z + 0.5 * sd**2, -LOG_Z - 0.5 * sd**2)
     ]
     return works, np.repeat(np.arange(n_blocks), size), sd
-
-
-def two_level_pair(rng, share, depth, n):
-    """A narrow phase: forward paths rarely find work ``-depth``, reverse ones often."""
-    z = 1.0 - share + share * np.exp(depth)
-    forward = np.where(rng.random(n) < share, -depth, 0.0)
-    reverse = np.where(rng.random(n) < share * np.exp(depth) / z, -depth, 0.0)
-    return forward, reverse, float(np.log(z))
 
 
 ANNEALED_LOG_Z = -np.log(10.0)

@@ -66,13 +66,6 @@ def test_a_changed_byte_is_found(archive):
         assert found.checksum() == ENTRY.checksum()
 
 
-def test_another_entry_under_the_name_of_one_is_a_value_and_no_damage(archive):
-    """The journal tells entries apart by what they say of themselves."""
-    archive.write("b", Entry({"x": 1}, {}))
-    archive.path("b").replace(archive.path("a"))
-    assert archive.read("a").attributes == {"x": 1}
-
-
 def test_a_process_that_dies_while_it_writes_leaves_the_old_entry(archive, monkeypatch):
     def die(*_):
         raise KeyboardInterrupt

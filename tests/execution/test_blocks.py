@@ -3,13 +3,9 @@
 import logging
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -70,16 +66,6 @@ def test_as_many_threads_as_cores():
     assert len(set(run_blocks(numbered(task, 6), cores=2))) == 2
 
 
-def test_no_blocks():
-    assert run_blocks(numbered(tasks.square, 0), cores=2) == []
-
-
-def test_progress_is_reported():
-    seen = []
-    run_blocks(numbered(tasks.square, 4), cores=2, report=seen.append)
-    assert sorted(progress.block for progress in seen) == [0, 1, 2, 3]
-
-
 def test_linear_algebra_has_one_thread_a_block():
     """Blocks already use all cores; a model with matrices was 190 times slower without this."""
     assert all(
@@ -136,26 +122,11 @@ def test_processes(pool):
     assert os.getpid() not in run_blocks(numbered(tasks.where, 3), cores=1, executor=pool)
 
 
-def test_linear_algebra_has_one_thread_in_workers(pool):
-    counts = run_blocks(numbered(tasks.blas_threads, 4), cores=1, executor=pool)
-    assert all(n == 1 for count in counts for n in count)
-
-
 def test_error_in_a_worker_comes_out_as_itself(pool):
     """The executor is the user's, and is left running."""
     with pytest.raises(NumericalError, match=r"block 3 is broken\."):
         run_blocks(numbered(tasks.broken, 6), cores=1, executor=pool)
     assert pool.submit(os.getpid).result() != os.getpid()
-
-
-def test_interrupt_leaves_the_executor_running():
-    def done(block, record):
-        raise KeyboardInterrupt
-
-    with ThreadPoolExecutor(2) as executor:
-        with pytest.raises(KeyboardInterrupt):
-            run_blocks(numbered(tasks.square, 7), cores=1, executor=executor, done=done)
-        assert executor.submit(pow, 2, 3).result() == 8
 
 
 def test_worker_killed_in_mid_run(tmp_path, log):
@@ -234,50 +205,10 @@ def test_an_executor_that_returns_something_else_is_refused(result, message):
         run_blocks(numbered(tasks.square, 1), cores=1, executor=Foreign(result))
 
 
-def test_error_of_a_block_is_not_tried_again():
-    """It would fail again: only the loss of a worker is bad luck."""
-    executor = Lossy(0)
-    with pytest.raises(NumericalError):
-        run_blocks(numbered(tasks.broken, 7), cores=1, executor=executor)
-    assert executor.tries[3] == 1
-
-
 def test_classes_travel_by_their_names_to_a_pool_of_processes(pool, monkeypatch):
     """A class that is sent along would be another one in the worker, and could not be returned."""
-    monkeypatch.setattr(blocks, "parcels", lambda tasks, *, by_value: by_value)
+    monkeypatch.setattr(blocks, "pickled", lambda tasks, *, by_value: by_value)
     assert [blocks._as_sent([], executor) for executor in (pool, Lossy(0))] == [False, True]
-
-
-OF_A_SCRIPT = """
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from pm_evidence.execution.blocks import run_blocks
-
-class Planned(Exception):
-    pass
-
-def raises(report):
-    raise Planned("as planned")
-
-if __name__ == "__main__":
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            run_blocks([raises], cores=1, executor=pool)
-        except Planned as error:
-            print("caught", error)
-"""
-
-
-@pytest.mark.slow
-def test_exceptions_of_a_script_come_back_as_they_are(tmp_path):
-    """A class that is sent along would be another one in the worker, and could not be returned."""
-    script = tmp_path / "script.py"
-    script.write_text(OF_A_SCRIPT)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    found = subprocess.run(
-        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
-    )
-    assert found.stdout == "caught as planned\n", found.stderr
 
 
 def test_error_that_cannot_be_sent_back(pool, log):
@@ -292,42 +223,3 @@ def test_error_that_cannot_be_sent_back(pool, log):
 
 
 # --- a worker that dies while it sends its result ---
-
-
-class Waiting:
-    """A process pool that waits for the rest of a result, as far as blocks see it."""
-
-    def __init__(self, exitcode):
-        self.killed, self.futures = [], []
-        self._processes = {1: self.process(exitcode), 2: self.process(None)}
-        self._result_queue = SimpleNamespace(_writer=SimpleNamespace(close=self.close))
-        self.closed = False
-
-    def process(self, exitcode):
-        return SimpleNamespace(exitcode=exitcode, kill=lambda: self.killed.append(exitcode))
-
-    def close(self):
-        self.closed = True
-
-    def submit(self, function, *arguments):
-        self.futures.append(Future())
-        return self.futures[-1]
-
-
-def test_a_pool_that_waits_for_a_dead_worker_is_ended(monkeypatch, log):
-    """The pool itself would wait for ever; the blocks run in this process instead."""
-    monkeypatch.setattr(blocks, "_POLL_SECONDS", 1e-3)
-    waiting = Waiting(exitcode=-9)
-    found = run_blocks(numbered(tasks.square, 3), cores=1, executor=waiting)
-    assert found == SQUARES[:3] and "broke the pool" in log.text
-    assert len(waiting.killed) == 2 and waiting.closed
-    assert all(future.cancelled() for future in waiting.futures)
-
-
-def test_a_pool_whose_workers_live_or_ended_well_is_waited_for():
-    """A worker that ended after its last task has the exit code 0."""
-    for exitcode in (None, 0):
-        waiting = Waiting(exitcode)
-        assert not blocks._hangs(waiting)
-        assert not waiting.killed and not waiting.closed
-    assert not blocks._hangs(ThreadPoolExecutor(1))

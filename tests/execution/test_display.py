@@ -10,7 +10,7 @@ import pm_evidence as pe
 from pm_evidence.core.interrupts import Progress
 from pm_evidence.core.records import BlockRecord, LogEvidence
 from pm_evidence.execution import display as counter
-from pm_evidence.execution.display import Display, counting, titled
+from pm_evidence.execution.display import Display, counting
 from tests.models import shared
 
 COLUMNS = ("Progress", "Stage", "Beta", "ESS", "Accept", "Elapsed")
@@ -56,26 +56,6 @@ def test_what_is_shown(wide, capsys):
     assert below.strip() == "Log evidence -5.288(33) (bridge)"
 
 
-def test_a_title_stands_above_the_runs_that_start_below_it(wide, capsys):
-    with titled("sampling [0]"):
-        show(Display(True))
-    title, header, *_ = shown_lines(capsys)
-    assert title.strip() == "sampling [0]" and header.startswith("Progress")
-    show(Display(True))
-    assert shown_lines(capsys)[0].startswith("Progress")
-
-
-def test_all_of_it_fits_a_terminal_of_80_columns(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    with Display(True) as display:
-        display.round(12, 0.005, BRIDGE)
-        display.begin("Reverse", n_blocks=16, n_stages=16_000)
-        display.block(Progress(0, 16_000, 1.0, 1.0, 0.99, -1.0))
-    header, run, below = shown_lines(capsys)
-    assert "\N{HORIZONTAL ELLIPSIS}" not in header + run + below
-    assert "16000/16000" in run
-
-
 def test_rounds_tell_their_number_their_aim_and_what_is_recommended_so_far(wide, capsys):
     with Display(True) as display:
         for number, estimate in ((1, None), (2, BRIDGE)):
@@ -86,13 +66,6 @@ def test_rounds_tell_their_number_their_aim_and_what_is_recommended_so_far(wide,
     assert islands.startswith("Islands")
     assert ais.startswith("AIS")
     assert below.strip() == "Log evidence -5.288(33) (bridge), round 2, target mcse 0.005"
-
-
-def test_a_doubtful_estimate_is_shown_with_its_status(wide, capsys):
-    with Display(True) as display:
-        display.begin("SMC", 2, 4)
-        display.round(1, None, LogEvidence(-5.0, 2.0, "smc", "dominated"))
-    assert "Log evidence -5.0(2.0) [dominated] (smc)" in capsys.readouterr().out
 
 
 def test_compiling_is_shown_with_its_time(wide, capsys, monkeypatch):
@@ -110,34 +83,9 @@ def test_compiling_is_shown_with_its_time(wide, capsys, monkeypatch):
         assert all("0:00:01" in line for line in found)
 
 
-def test_a_second_pilot_has_a_clock_of_its_own(wide, capsys, monkeypatch):
-    """A prior with potentials is normalised by a second run, which takes its own time."""
-    clock = [0.0]
-    display = Display(True)
-    monkeypatch.setattr(display._progress, "get_time", lambda: clock[0])
-    with display:
-        for seconds in (5.0, 3.0):
-            for stage in (1, 2):
-                clock[0] += seconds
-                display.pilot(Progress(-1, stage, stage / 2, 1.0, 1.0, 0.0))
-            display.begin("SMC", 1, 2)
-            clock[0] += 60.0
-            display.done(0, record(0, 1.0))
-    _, pilot, smc = shown_lines(capsys)
-    assert "0:00:06" in pilot
-    assert "0:01:00" in smc
-
-
 def test_disabled_display_is_silent(capfd):
     show(Display(False))
     assert capfd.readouterr() == ("", "")
-
-
-def test_an_error_inside_is_passed_on(capsys):
-    with pytest.raises(KeyboardInterrupt), Display(True):
-        raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt), Display(True) as display, display.compiling():
-        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("method", ["smc", pe.AIS(n_stages=10)])
@@ -157,15 +105,6 @@ def test_run(method, wide, capfd):
     assert pe.log_evidence(silent_dt).value == pe.log_evidence(shown_dt).value
 
 
-def test_what_does_not_apply_is_left_blank(wide, capsys):
-    """Chains at several temperatures have no inverse temperature, and no weights."""
-    with Display(True) as display:
-        display.begin("Parallel tempering", n_blocks=2, n_stages=6)
-        display.block(Progress(0, 3, float("nan"), float("nan"), 0.83, float("nan")))
-    (_, run) = shown_lines(capsys)
-    assert "0.83" in run and "nan" not in run
-
-
 # --- loops ---
 
 
@@ -175,20 +114,6 @@ def test_finished_steps_of_a_loop_are_shown(capsys):
         report(30)
     out = capsys.readouterr().out
     assert "Training" in out and "30/40" in out
-
-
-def test_nothing_of_a_loop_is_shown_when_switched_off(capsys):
-    with counting("Training", 40, False) as report:
-        report(40)
-    assert capsys.readouterr().out == ""
-
-
-def test_an_error_ends_the_bar_of_a_loop(capsys):
-    """A bar that goes on would draw over the message of the error."""
-    with pytest.raises(KeyError), counting("Training", 40, True) as report:
-        report(5)
-        raise KeyError("x")
-    assert "5/40" in capsys.readouterr().out
 
 
 def test_a_notebook_shows_the_last_step(monkeypatch):

@@ -156,14 +156,6 @@ def test_ctrl_c_waits_for_the_end_of_a_file(tmp_path, monkeypatch):
     assert squares(tmp_path, [2, 3]) == [3]
 
 
-def test_a_closed_journal_computes_everything_and_stores_nothing(tmp_path):
-    squares(tmp_path)
-    closed, ran = journal(tmp_path), []
-    closed.close()
-    closed.run([Square(n, ran) for n in range(5)], one_by_one)
-    assert ran == [0, 1, 2, 3, 4] and len(list(tmp_path.iterdir())) == 4
-
-
 def test_the_clock_goes_on(tmp_path):
     """Time of earlier processes counts, and what a time has decided stays decided."""
     first = journal(tmp_path)

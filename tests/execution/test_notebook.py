@@ -1,13 +1,10 @@
 """The display in a notebook whose kernel has no ipywidgets."""
 
-import sys
-
 import nbclient
 import nbformat
 import pytest
-from rich import get_console
 
-from pm_evidence.execution.display import Redrawn, in_notebook
+from pm_evidence.execution.display import Redrawn
 
 # rich needs ipywidgets there, and warns at every picture without them
 CODE = """
@@ -85,17 +82,3 @@ def test_the_first_and_the_last_picture_are_shown(monkeypatch):
     redrawn.start()
     redrawn.stop()
     assert place.shown == ["first", "last"]
-
-
-def test_one_that_was_never_started_can_be_stopped():
-    Redrawn(lambda: pytest.fail("nothing is to be shown")).stop()
-
-
-def test_a_terminal_is_no_notebook(monkeypatch):
-    """Even where IPython is imported, as its own terminal does."""
-    monkeypatch.setitem(sys.modules, "IPython", sys)
-    assert not in_notebook()
-    monkeypatch.setattr(get_console(), "is_jupyter", True)
-    assert in_notebook()
-    monkeypatch.delitem(sys.modules, "IPython")
-    assert not in_notebook()

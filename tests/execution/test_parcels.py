@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.execution import blocks as module
-from pm_evidence.execution.blocks import NOT_PICKLED, Lacking, parcels
+from pm_evidence.execution.blocks import NOT_PICKLED, Lacking, pickled
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ def assert_equal(one, other):
 
 
 def test_a_parcel_holds_the_object(things):
-    for made, thing in zip(parcels(things), things, strict=True):
+    for made, thing in zip(pickled(things), things, strict=True):
         assert_equal(pickle.loads(pickle.dumps(made)).opened(), thing)
 
 
 @pytest.mark.parametrize("by_value", [False, True])
 def test_large_parts_are_needed_once(things, by_value):
-    first, second = parcels(things, by_value=by_value)
+    first, second = pickled(things, by_value=by_value)
     assert len(first.head) < 2000 and list(first.large) == list(second.large)
     with pytest.raises(Lacking):
         second.without_large().opened()
@@ -47,37 +47,17 @@ def test_large_parts_are_needed_once(things, by_value):
     assert_equal(second.without_large().opened(), things[1])
 
 
-def test_few_large_parts_are_kept(things):
-    """A worker that serves many models must not keep all of their data."""
-    (first,) = parcels(things[:1])
-    first.opened()
-    rng = np.random.default_rng(4)
-    for made in parcels([rng.bytes(30_000) for _ in range(module._MOST_KEPT)]):
-        made.opened()
-    assert len(module._KEPT) == module._MOST_KEPT
-    with pytest.raises(Lacking):
-        first.without_large().opened()
-    assert_equal(first.opened(), things[0])
-
-
-def test_a_parcel_may_hold_another(things):
-    (inner,) = parcels(things[:1])
-    (outer,) = parcels([inner])
-    assert len(outer.head) < 2000 and outer.large == inner.large
-    assert_equal(outer.opened().opened(), things[0])
-
-
 def test_what_is_defined_in_a_notebook_is_sent_along():
     def doubled(x):
         return 2 * x
 
-    (made,) = parcels([doubled], by_value=True)
+    (made,) = pickled([doubled], by_value=True)
     assert made.opened()(4) == 8
     with pytest.raises(NOT_PICKLED):
-        parcels([doubled])
+        pickled([doubled])
 
 
 @pytest.mark.parametrize("by_value", [False, True])
 def test_what_cannot_be_pickled_is_an_error(by_value):
     with pytest.raises(NOT_PICKLED):
-        parcels([threading.Lock()], by_value=by_value)
+        pickled([threading.Lock()], by_value=by_value)

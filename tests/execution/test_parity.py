@@ -57,12 +57,6 @@ def cluster():
         yield client
 
 
-@pytest.fixture
-def log(caplog):
-    caplog.set_level(logging.WARNING, logger="pymc.pm_evidence")
-    return caplog
-
-
 def run(model, **options):
     options = {"draws": 320, "target_mcse": None, "random_seed": 11, "progressbar": False} | options
     return pe.sample_evidence(model, **options)
@@ -83,12 +77,6 @@ def test_threads(name):
     reference = run(model, cores=1)
     assert_same_bits(run(model, cores=3), reference)
     assert pe.log_evidence(run(model, random_seed=12)).value != pe.log_evidence(reference).value
-
-
-def test_threads_of_ais():
-    options = {"method": pe.AIS(n_stages=20), "draws": 480}
-    reference = run(shared("mixed").model, cores=1, **options)
-    assert_same_bits(run(shared("mixed").model, cores=2, **options), reference)
 
 
 def test_processes(pool):
@@ -161,26 +149,10 @@ def test_model_error_in_a_worker(pool, continuous):
     check_refused(continuous, pool)
 
 
-@pytest.mark.slow
-@on_dask
-def test_model_error_in_a_worker_of_dask(cluster, continuous):
-    check_refused(continuous, cluster.get_executor())
-
-
 def dying_kernel(tmp_path):
     """The kernel, and the mark that it leaves when a worker dies of it."""
     marker = tmp_path / "dead"
     return tasks.DiesOnce(pe.HMC(), str(marker), os.getpid()), marker
-
-
-@pytest.mark.slow
-def test_process_killed_in_mid_run(continuous, tmp_path, log):
-    kernel, marker = dying_kernel(tmp_path)
-    with process() as executor:
-        survived = run(continuous, kernel=kernel, executor=executor)
-    assert marker.exists()
-    assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
-    assert "worker died" in log.text
 
 
 @pytest.mark.slow
@@ -191,30 +163,6 @@ def test_dask_worker_killed_in_mid_run(continuous, cluster, tmp_path):
     survived = run(continuous, kernel=kernel, executor=cluster.get_executor())
     assert marker.exists()
     assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
-
-
-@pytest.mark.slow
-@on_dask
-def test_dask_gives_a_block_up(continuous, cluster, tmp_path, log):
-    """Where Dask does not try again, the package does, and says so."""
-    import dask
-
-    kernel, marker = dying_kernel(tmp_path)
-    cluster.run_on_scheduler(_allow_failures, 0)
-    try:
-        survived = run(continuous, kernel=kernel, executor=cluster.get_executor())
-    finally:
-        cluster.run_on_scheduler(
-            _allow_failures, dask.config.get("distributed.scheduler.allowed-failures")
-        )
-    assert marker.exists()
-    assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
-    assert "was lost" in log.text
-    assert "runs again" in log.text
-
-
-def _allow_failures(n, dask_scheduler):
-    dask_scheduler.allowed_failures = n
 
 
 # --- Ctrl-C ---

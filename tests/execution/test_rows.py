@@ -1,6 +1,5 @@
 """Rows that are divided among threads, or sent to workers: the same numbers as without."""
 
-import pickle
 import threading
 from concurrent.futures import Executor, ThreadPoolExecutor
 
@@ -66,18 +65,6 @@ def test_long_work_is_shared_and_short_work_is_not(clock):
     assert set(short.threads) == {threading.get_ident()}
 
 
-def test_an_error_of_another_thread_is_raised(clock):
-    with dividing_rows(2, None), pytest.raises(ZeroDivisionError):
-        cumulated(Cumulate(1.0, 1e-3, waits=True, fails=True))
-
-
-def test_one_core_divides_nothing():
-    work = Cumulate(1.0, 1e-4)
-    with dividing_rows(1, None):
-        assert_right(work)
-    assert len(work.threads) == 1
-
-
 def test_very_long_work_is_sent(clock, monkeypatch):
     monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
     monkeypatch.setattr(rows, "_PART_SENT", 0.01)
@@ -85,13 +72,6 @@ def test_very_long_work_is_sent(clock, monkeypatch):
     with dividing_rows(2, executor):
         assert_right(work)
     assert executor.n_tasks > 4
-
-
-def test_short_work_is_not_sent(clock):
-    executor = Here()
-    with dividing_rows(2, executor):
-        assert_right(Cumulate(3.0, 1e-5))
-    assert executor.n_tasks == 0
 
 
 def test_work_that_cannot_be_pickled_stays_here(clock, monkeypatch):
@@ -111,26 +91,6 @@ def test_sending_ends_where_threads_are_faster(clock, monkeypatch):
         sent = executor.n_tasks
         assert_right(Cumulate(3.0, 1e-3))
     assert executor.n_tasks == sent > 0
-
-
-def test_large_data_are_sent_once(clock, monkeypatch):
-    """Workers keep the pickled model, which can be much larger than the rows."""
-    monkeypatch.setattr(rows, "_WORTH_SENDING", 0.01)
-    monkeypatch.setattr(rows, "_PART_SENT", 0.02)
-    executor, sizes, submit = Here(), [], Here.submit
-
-    def watched(self, function, task, attempt):
-        sizes.append(len(pickle.dumps(task)))
-        return submit(self, function, task, attempt)
-
-    monkeypatch.setattr(Here, "submit", watched)
-    work = Cumulate(2.0, 1e-3, large=np.random.default_rng(2).bytes(100_000))
-    with dividing_rows(2, executor):
-        assert_right(work)
-        n_first, large = len(sizes), [size for size in sizes if size > 100_000]
-        assert_right(work)
-    assert 0 < len(large) < n_first
-    assert max(sizes[n_first:]) < 20_000
 
 
 def slow_model():

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, TemperedChains
+from pm_evidence.core.records import BlockRecord, Facts, Role, RunRecord, StageTrace, TemperedChains
 from pm_evidence.plots import plot_temperatures
 from pm_evidence.schedules.fixed import rejection_rates
 from tests.plots.drawing import assert_texts_fit, drawn, make_run, need_backend, stored
@@ -37,8 +37,8 @@ def run_of(*chains, **info):
         BlockRecord(i, np.ones(2), StageTrace(ones, ones, ones, ones), tempered=each)
         for i, each in enumerate(chains)
     ]
-    facts = {"ladders": sum(len(np.unique(each.ladder)) for each in chains), **info}
-    record = RunRecord("parallel_tempering", BETA, {Role.FORWARD: blocks}, info=facts)
+    facts = Facts(ladders=sum(len(np.unique(each.ladder)) for each in chains), **info)
+    record = RunRecord("parallel_tempering", BETA, {Role.FORWARD: blocks}, facts=facts)
     return stored(record)
 
 

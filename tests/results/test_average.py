@@ -8,7 +8,7 @@ import pm_evidence as pe
 from pm_evidence.core.exceptions import EvidenceWarning
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.results import average_models, summary, to_datatree
-from pm_evidence.results.average import MODEL, Shares
+from pm_evidence.results.average import MODEL
 from tests.api.refusals import check_refusals
 
 DRAWS = 400
@@ -121,24 +121,6 @@ def test_the_error_of_probabilities_is_that_of_repeated_evidences(models):
     assert float(error) == pytest.approx(np.std(found), rel=0.1)
 
 
-def test_prior_probabilities_and_numbers_of_draws(models):
-    mixed = average_models(models, {"a": 1, "b": 3}, draws=100, random_seed=1)
-    assert mixed["model_probabilities"]["n_draws"].values.tolist() == [50, 50]
-    assert mixed["model_probabilities"]["prior_prob"].values == pytest.approx([0.25, 0.75])
-    again = average_models(models, {"a": 1, "b": 3}, draws=100, random_seed=1)
-    assert again["posterior"].equals(mixed["posterior"])
-
-
-def test_a_model_of_no_probability_adds_nothing():
-    models = {
-        "a": result(-10.0, mu=np.ones(DRAWS)),
-        "b": result(-1e4, np.nan, mu=np.zeros(DRAWS)),
-    }
-    mixed = average_models(models)
-    assert mixed["model_probabilities"]["n_draws"].values.tolist() == [400, 0]
-    assert mixed["posterior_average"]["mu"].values.tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
 def test_it_is_a_tree_that_can_be_saved_and_summarised(models, tmp_path):
     from arviz_stats import summary as of_arviz
 
@@ -171,14 +153,6 @@ def test_what_cannot_be_averaged_is_refused(models):
         ({"a": result(-1.0, model=ones)}, ValueError, "rename it"),
     ]
     check_refusals(average_models, [({"models": given}, *said) for given, *said in cases])
-
-
-def test_draws_are_not_used_twice(models):
-    with pytest.raises(ValueError, match="draws must be at most 5"):
-        average_models(models, draws=1000)
-    with pytest.raises(ValueError, match="draws must be a whole number of at least 4"):
-        average_models(models, draws=0)
-    assert Shares.of({"a": models["a"]}, np.ones(1), None, 1).model.size == DRAWS
 
 
 def test_predictions_must_be_of_all_draws(models):

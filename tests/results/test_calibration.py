@@ -41,16 +41,6 @@ def test_right_and_wrong_evidences():
     assert list(right.bayes_factors.index) == [("narrow", "wide"), ("wide", "narrow")]
 
 
-def test_the_shift_that_would_be_found_falls_with_the_number_of_data_sets():
-    """2.8 errors of the score, whose variance is the sum of p (1 - p)."""
-    few, many = found(runs(100)), found(runs(400))
-    p = few.runs["prob"].sel(model="narrow").values
-    expected = 2.8 / np.sqrt((p * (1 - p)).sum())
-    assert few.models.loc["narrow", "detectable_shift"] == pytest.approx(expected)
-    ratio = few.models["detectable_shift"] / many.models["detectable_shift"]
-    assert ratio.to_numpy() == pytest.approx([2.0, 2.0], rel=0.2)
-
-
 def test_failed_runs_are_left_out_and_named():
     data = runs()
     data["log_evidence"][3, 1] = np.nan
@@ -71,10 +61,3 @@ def test_interrupts_and_doubtful_runs_are_named():
     calibration = found(data, interrupted=True)
     assert calibration.status == "interrupted"
     assert "10% of the runs are not ok (high_variance 20)" in calibration.message
-
-
-def test_runs_can_be_saved(tmp_path):
-    calibration = found(runs())
-    calibration.runs.to_netcdf(tmp_path / "runs.nc")
-    with xr.open_dataset(tmp_path / "runs.nc") as again:
-        assert again["prob"].equals(calibration.runs["prob"])

@@ -4,20 +4,21 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 
 from pm_evidence.core.random import resolve_seed
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.results import attach_evidence, fingerprint, log_evidence, schema, to_datatree
+from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, StageTrace
+from pm_evidence.results import (
+    attach_evidence,
+    fingerprint,
+    log_evidence,
+    schema,
+    to_datatree,
+)
 from pm_evidence.results.datatree import (
-    Named,
     annealing_group,
-    data_groups,
-    evidence_group,
     made_attrs,
-    sample_groups,
     work_group,
 )
 from tests.api.refusals import check_refusals
@@ -45,7 +46,7 @@ def make_block(block, n_paths, *, shift=0.0, variance=float("nan")):
     )
 
 
-def make_record(*, forward=None, reverse=True, islands=(), info=None, **changes):
+def make_record(*, forward=None, reverse=True, islands=(), facts=None, **changes):
     forward = [make_block(0, 3), make_block(4, 2, shift=2.0)] if forward is None else forward
     reverse = [make_block(1, 4, shift=0.5)] if reverse is True else reverse
     blocks = {Role.FORWARD: forward, Role.REVERSE: reverse or (), Role.ISLAND: islands}
@@ -54,7 +55,7 @@ def make_record(*, forward=None, reverse=True, islands=(), info=None, **changes)
         "beta": np.array([0.0, 0.01, 0.1, 0.5, 1.0]),
         "blocks": blocks,
         "settings": {"scale": np.array([1.0, 0.7, 0.5, 0.1]), "part/n_steps": np.arange(4.0)},
-        "info": info or {},
+        "facts": facts or Facts(),
     }
     return RunRecord(**(values | changes))
 
@@ -83,19 +84,8 @@ def make_tree(record=None, evidence=(BAR, JARZYNSKI), **changes):
 def test_groups_and_their_order():
     assert list(make_tree().children) == [
         *("posterior", "sample_stats", "observed_data", "constant_data"),
-        *("log_evidence", "work", "annealing"),
+        *("log_evidence", "work", "annealing", "record"),
     ]
-
-
-def test_estimates_are_stored_field_by_field():
-    group = evidence_group([BAR, JARZYNSKI], "bar")
-    assert group[schema.ESTIMATOR].values.tolist() == ["bar", "jarzynski"]
-    for field in ("value", "mcse", "lower", "upper", "dof", "status", "message"):
-        expected = [getattr(estimate, field) for estimate in (BAR, JARZYNSKI)]
-        np.testing.assert_array_equal(group[field].values, expected)
-        assert group[field].dims == (schema.ESTIMATOR,)
-    units = {field for field in group if group[field].attrs.get("units") == "nats"}
-    assert units == {"value", "mcse", "lower", "upper"}
 
 
 def test_work_of_each_direction_is_kept_with_its_blocks():
@@ -109,17 +99,8 @@ def test_work_of_each_direction_is_kept_with_its_blocks():
         index = np.repeat([block.block for block in blocks], [len(b.work) for b in blocks])
         np.testing.assert_array_equal(group[f"{name}_path_block"], index)
         assert group[f"{name}_block"].values.tolist() == [block.block for block in blocks]
-        for fact in ("n_evaluations", "n_nan"):
-            expected = [getattr(block, fact) for block in blocks]
-            np.testing.assert_array_equal(group[f"{name}_{fact}"], expected)
-    # blocks of many paths state no variance of their own
-    assert group["island_relative_variance"].values.tolist() == [0.25]
-    assert "forward_relative_variance" not in group
-    # where there are islands, the bridges are theirs
-    np.testing.assert_array_equal(group["bridge_forward"], record.of(Role.ISLAND)[0].work + 0.5)
-    group = work_group(make_record())
-    np.testing.assert_array_equal(group["bridge_forward"], make_record().work(Role.FORWARD) + 0.5)
-    assert group["bridge_reverse_draw_block"].values.tolist() == [0, 0, 4, 4]
+        expected = [block.n_evaluations for block in blocks]
+        np.testing.assert_array_equal(group[f"{name}_n_evaluations"], expected)
 
 
 def test_posterior_is_built_as_pm_sample_does():
@@ -137,26 +118,17 @@ def test_posterior_is_built_as_pm_sample_does():
 
 
 def test_attributes_say_where_the_evidence_comes_from():
-    info = {"potentials": "counted as likelihood", "wall": np.float64(2.5), "split": {"a": [1]}}
-    attrs = make_tree(make_record(info=info | {"resumed": True, "note": None}))[
-        "log_evidence"
-    ].attrs
+    facts = Facts(potentials="likelihood", sampling_time=2.5, n_peaks=3, small_islands=True)
+    attrs = make_tree(make_record(facts=facts))["log_evidence"].attrs
     assert attrs["recommended"] == "bar"
     assert attrs["method"] == "ais"
     assert attrs["random_seed"] == str(2**100 + 1)  # too large for a number in a file
     assert resolve_seed(attrs["random_seed"]) == 2**100 + 1
     assert attrs["pymc_version"] == "6.4.0"
     assert attrs["fingerprint"] == fingerprint(OBSERVED)
-    assert attrs["schema_version"] == "5"
-    assert attrs["potentials"] == "counted as likelihood"
-    assert json.loads(attrs["split"]) == {"a": [1]}
-    assert (attrs["wall"], attrs["resumed"], attrs["note"]) == (2.5, 1, "")
-
-
-def test_facts_of_the_run_cannot_overwrite_the_schema():
-    dt = make_tree(make_record(info={"method": "smc", "fingerprint": "x"}))
-    assert dt["log_evidence"].attrs["method"] == "ais"
-    assert dt["log_evidence"].attrs["fingerprint"] == fingerprint(OBSERVED)
+    assert attrs["schema_version"] == schema.SCHEMA_VERSION
+    assert attrs["potentials"] == "likelihood" and "stopped_by" not in attrs
+    assert (attrs["sampling_time"], attrs["n_peaks"], attrs["small_islands"]) == (2.5, 3, 1)
 
 
 def test_diagnostics_are_averaged_over_blocks():
@@ -194,18 +166,10 @@ def test_no_padding_without_reverse_or_data():
         constant_data=None,
         fingerprint="",
     )
-    assert list(dt.children) == ["log_evidence", "work", "annealing"]
+    assert list(dt.children) == ["log_evidence", "work", "annealing", "record"]
     names = [str(name) for name in dt["work"].variables]
     assert not [name for name in names if name.startswith("reverse")]
     assert dt["annealing"]["direction"].values.tolist() == ["forward"]
-    assert "forward_relative_variance" not in dt["work"]
-
-
-def test_relative_variance_is_kept_where_a_block_has_one():
-    blocks = [make_block(0, 1, variance=0.5), make_block(1, 1)]
-    work = make_tree(make_record(forward=blocks))["work"]
-    assert np.array_equal(work["forward_relative_variance"], [0.5, np.nan], equal_nan=True)
-    assert "reverse_relative_variance" not in work
 
 
 def test_no_object_dtype_anywhere():
@@ -213,27 +177,6 @@ def test_no_object_dtype_anywhere():
     for node in dt.subtree:
         for name, variable in node.variables.items():
             assert variable.dtype.kind in "fiuU", (node.path, name, variable.dtype)
-
-
-def test_masked_observations_become_nan():
-    dt = make_tree(observed_data={"y": np.ma.masked_array([1, 2, 3], [False, True, False])})
-    assert np.array_equal(dt["observed_data/y"], [1.0, np.nan, 3.0], equal_nan=True)
-
-
-def test_there_may_be_more_chains_than_draws():
-    """ArviZ takes these for draws with the wrong names, and would warn."""
-    groups = {"posterior": {"mu": np.zeros((32, 5))}, "sample_stats": {}}
-    found = sample_groups(groups, Named({}, {}), {})
-    assert list(found) == ["posterior"]  # a group without content is none
-    assert dict(found["posterior"].sizes) == {"chain": 32, "draw": 5}
-
-
-def test_labels_are_plain_or_text():
-    dates = pd.date_range("2020-01-01", periods=3)
-    for labels, kind in ((list(dates), "M"), ([1, "b", None], "U"), (range(3), "i")):
-        named = Named({"when": labels}, {"x": ["when"]})
-        group = data_groups({"constant_data": {"x": np.arange(3.0)}}, named, {})["constant_data"]
-        assert group["when"].dtype.kind == kind
 
 
 def test_attributes_are_what_files_can_hold():
@@ -247,36 +190,12 @@ def test_attributes_are_what_files_can_hold():
     assert json.loads(attrs["a"]) == {"b": [1, 2]} and json.loads(attrs["c"]) == [0, 1, 2]
 
 
-def test_names_of_stored_runs():
-    """Two that are equal would overwrite each other; one that changes makes old files unreadable.
-
-    Raise the version of the schema with it.
-    """
-    texts = [getattr(schema, name) for name in schema.__all__]
-    texts = [text for text in texts if isinstance(text, str)]
-    assert len(set(texts)) == len(texts)
-    assert set(make_tree().children) <= set(texts)
-    written = {
-        "schema_version": schema.SCHEMA,
-        "recommended": schema.RECOMMENDED,
-        "forward": Role.FORWARD,
-        "reverse": Role.REVERSE,
-        "reverse_path_origin": schema.ORIGIN,
-        "tempered": schema.TEMPERED,
-        "tempered_state": schema.TEMPERED_STATE,
-        "tempered_chain": schema.TEMPERED_CHAIN,
-        "tempered_block": schema.TEMPERED_BLOCK,
-    }
-    assert schema.SCHEMA_VERSION == "5"
-    assert list(written) == list(written.values())
-
-
 @pytest.mark.parametrize("reverse", [True, False])
 @pytest.mark.parametrize("kind", ["netcdf", "zarr"])
 def test_files_give_back_exactly_what_was_written(tmp_path, kind, reverse):
-    info = {"potentials": "", "resumed": True, "wall": 2.5, "limit": float("inf"), "n": 2**70}
+    facts = Facts(potentials="", stepwise=True, tuning_time=float("inf"), n_evaluations=2**70)
     blocks = [make_block(0, 1, variance=0.5), make_block(1, 1)]
-    record = make_record(reverse=reverse, info=info, forward=blocks)
+    record = make_record(reverse=reverse, facts=facts, forward=blocks)
     dt = make_tree(record, posterior={"k": np.arange(10).reshape(2, 5), "b": np.eye(2, 5) > 0})
     path = tmp_path / f"run.{kind}"
     if kind == "netcdf":
@@ -353,18 +272,6 @@ def test_log_evidence_returns_the_recommended_estimate_or_the_one_asked_for():
     assert type(other.status) is str
 
 
-def test_degrees_of_freedom_are_stored_and_older_files_have_none(tmp_path):
-    """Intervals that are made again from a file are those of the run."""
-    estimate = LogEvidence(-1.0, 0.1, "smc", dof=15.0)
-    dt = make_tree(evidence=(estimate,), recommended="smc")
-    dt.to_netcdf(tmp_path / "run.nc")
-    with xr.open_datatree(tmp_path / "run.nc") as again:
-        assert log_evidence(again).dof == 15.0
-    older = dt.copy()
-    older["log_evidence"] = xr.DataTree(dt["log_evidence"].to_dataset().drop_vars("dof"))
-    assert log_evidence(older).dof == np.inf
-
-
 def test_log_evidence_says_what_is_there():
     dt = make_tree()
     with pytest.raises(ValueError, match="must be one of 'bar', 'jarzynski', got 'mbar'; leave"):
@@ -398,7 +305,7 @@ def test_attach_evidence_adds_to_a_copy():
     out = attach_evidence(idata, evidence)
     xr.testing.assert_identical(idata, before)
     xr.testing.assert_identical(out["posterior"].to_dataset(), idata["posterior"].to_dataset())
-    for name in ("log_evidence", "work", "annealing"):
+    for name in schema.EVIDENCE_GROUPS:
         xr.testing.assert_identical(out[name].to_dataset(), evidence[name].to_dataset())
     assert log_evidence(out) == BAR
     better = attach_evidence(out, make_tree(evidence=(LogEvidence(-31.3, 0.001, "bar"),)))

@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import xarray as xr
 from arviz_stats import loo
@@ -11,7 +10,7 @@ from scipy import stats
 
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import compare
-from pm_evidence.results.elpd import EXPLANATION, with_elpd
+from pm_evidence.results.elpd import EXPLANATION
 from tests.results.test_average import DRAWS, first_coords, result
 
 Y = np.array([0.3, -0.2, 1.1, 0.7, -0.6, 0.4, 0.9, -1.0, 0.2, 0.5])
@@ -76,26 +75,6 @@ def test_the_text_says_what_differs(models):
     assert EXPLANATION not in compare(models).attrs
 
 
-def test_evidence_and_loo_may_prefer_different_models():
-    table = pd.DataFrame(
-        {
-            "log_evidence": [-10.0, -12.0],
-            "log_bf": [0.0, -2.0],
-            "log_bf_mcse": [0.0, 0.1],
-            "warning": "",
-        },
-        index=["sharp", "vague"],
-    )
-    models = {"sharp": conjugate(0.05, y=Y + 0.8), "vague": conjugate(100.0, y=Y + 0.8)}
-    text = with_elpd(table, models).attrs[EXPLANATION]
-    assert "The evidence prefers 'sharp', by 2.00(10) nats, LOO 'vague'." in text
-
-
-def test_several_observed_variables_are_taken_together(models):
-    parts = compare({"several": conjugate(100.0, several=True), "one": models["vague"]}, loo=True)
-    assert parts.loc["several", "elpd_loo"] == pytest.approx(parts.loc["one", "elpd_loo"])
-
-
 def test_large_pareto_k_are_in_the_warning_and_not_on_the_screen(models):
     heavy = conjugate(100.0)
     values = heavy["log_likelihood"]["y"].values
@@ -109,12 +88,6 @@ def test_large_pareto_k_are_in_the_warning_and_not_on_the_screen(models):
     assert "observations have a Pareto k above" in table.loc["heavy", "warning"]
 
 
-def test_one_model_has_no_difference(models):
-    table = compare({"vague": models["vague"]}, loo=True)
-    assert table.loc["vague", "elpd_diff"] == 0.0
-    assert "prefer" not in table.attrs[EXPLANATION].split("matters.")[1]
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -125,15 +98,3 @@ def test_one_model_has_no_difference(models):
 def test_what_has_no_loo_is_refused(models, change, error, message):
     with pytest.raises(error, match=message):
         compare({"a": change(models["vague"]), "b": models["sharp"]}, loo=True)
-
-
-def test_likelihoods_of_other_observations_are_refused(models):
-    few, one = conjugate(1.0), conjugate(1.0)
-    for dt, n in ((few, 4), (one, 1)):
-        dt["log_likelihood"] = dt["log_likelihood"].to_dataset().isel(i=slice(n))
-    with pytest.raises(ValueError, match="models must have log likelihoods of the same observ"):
-        compare({"few": few, "all": models["sharp"]}, loo=True)
-    with pytest.raises(ValueError, match="two observations or more"):
-        compare({"one": one}, loo=True)
-    with pytest.raises(ValueError, match="loo must be True or False"):
-        compare(models, loo=1)

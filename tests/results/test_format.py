@@ -7,7 +7,7 @@ import pytest
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import compare, format_table
 from pm_evidence.results.sensitivity import Row, sensitivity_table
-from pm_evidence.results.table import cells, error_column, escaped, in_html, in_latex
+from pm_evidence.results.table import in_html
 from tests.api.refusals import check_refusals
 
 ODD = r"50 % \o_{a} <b> & $x$ ~#^"
@@ -50,13 +50,6 @@ def test_html_is_escaped(table):
     assert list(in_html(hyphen)["name"]) == ["half-Cauchy", "\N{MINUS SIGN}1.2e\N{MINUS SIGN}05"]
 
 
-def test_columns_are_those_that_are_asked_for(table):
-    lines = format_table(table, columns=["status", "log_bf", "bf"]).splitlines()
-    assert lines[0].split() == ["status", "log_bf", "bf"]
-    assert lines[2].split() == ["slope", "ok", "0", "1"]
-    assert "mcse" not in format_table(pd.DataFrame(table))
-
-
 def test_tables_of_other_functions_have_their_errors():
     numbers = {"mean": 1.2345, "sd": 0.51, "ess_mean": 3987.4, "mcse_mean": 0.011, "mcse_sd": 0.02}
     summary = pd.DataFrame(numbers, index=[0])
@@ -85,20 +78,6 @@ def test_tables_of_other_functions_have_their_errors():
     assert r"a\_b & $\times$ 2 & $-1.500(10)$ & $-0.500(20)$ & new run & ok \\" in latex
     assert r"c & wide & $\mathrm{nan}$ & $\mathrm{nan}$ & as written & failed \\" in latex
     assert "c, wide: failed: Why." in str(other)
-
-
-def test_parts_of_the_formats():
-    assert in_latex("3.1(4)e-09") == r"$3.1(4) \times 10^{-9}$"
-    assert in_latex("-31.04 (error unknown)") == "$-31.04$ (error unknown)"
-    assert in_latex("-inf") == r"$-\infty$"
-    assert escaped("a|b\n± 2") == r"a\textbar{}b $\pm$ 2"
-    assert error_column("log_bf", ["log_bf", "mcse"]) is None
-    plain = pd.DataFrame({"x": [0.123456, 123.6, 2e7], "n": [1, 2, 3]})
-    assert cells(plain, ["x", "n"]).to_numpy().tolist() == [
-        ["0.123", "1"],
-        ["124", "2"],
-        ["2e+07", "3"],
-    ]
 
 
 def test_what_cannot_be_written_is_refused(table):

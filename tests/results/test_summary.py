@@ -107,30 +107,6 @@ def test_errors_of_standard_deviations_and_quantiles():
         assert stated == pytest.approx(found[name].std(), rel=0.2), name
 
 
-def test_a_quantile_that_is_certain_and_one_beyond_the_draws():
-    dt = two_variables()
-    dt["posterior"]["k"][:] = 2
-    dt["posterior"]["k"][:, :10] = 5
-    row = pe.summary(dt, "k", ci_prob=0.5, round_to="none").loc["k"]
-    assert (row["eti50_lb"], row["mcse_eti50_lb"]) == (2.0, 0.0)
-    assert np.isnan(pe.summary(dt, "x", ci_prob=0.9999)["mcse_eti99_ub"]).all()
-
-
-def test_draws_that_were_resampled_count_once():
-    """A path that was drawn ten times is one path."""
-    dt = two_variables(1, 400)
-    dt["sample_stats"]["origin"][:] = np.arange(400)
-    alone = pe.summary(dt, "x", round_to="none")["mcse_mean"]
-    tenfold = xr.DataTree.from_dict(
-        {
-            "posterior": dt["posterior"].to_dataset().isel(draw=np.repeat(np.arange(40), 10)),
-            "sample_stats": dt["sample_stats"].to_dataset().isel(draw=np.repeat(np.arange(40), 10)),
-        }
-    )
-    repeated = pe.summary(tenfold, "x", round_to="none")["mcse_mean"]
-    np.testing.assert_allclose(repeated / alone, 10**0.5, rtol=0.3)
-
-
 def test_functions_of_the_posterior():
     dt = two_variables()
     funcs = {
@@ -153,16 +129,6 @@ def test_digits_are_those_that_errors_leave():
     assert (abs(auto["mean"] - plain["mean"]) <= 0.15 * error).all()
     assert (auto["ess_mean"] == auto["ess_mean"].round()).all()
     assert (pe.summary(dt, "x", round_to=3)["mean"] == plain["mean"].round(3)).all()
-
-
-def test_what_never_varies_and_what_has_one_origin():
-    dt = two_variables()
-    dt["posterior"]["k"][:] = 2
-    row = pe.summary(dt, "k", round_to="none").loc["k"]
-    assert (row["mean"], row["sd"], row["mcse_mean"], row["mcse_sd"]) == (2.0, 0.0, 0.0, 0.0)
-    one = two_variables(1)
-    errors = ["ess_mean", "mcse_mean", "mcse_sd", "mcse_eti89_lb", "mcse_eti89_ub"]
-    assert pe.summary(one, "x")[errors].isna().all().all()
 
 
 # --- of real runs ---
@@ -222,12 +188,6 @@ def run_many(name, seeds):
 def test_intervals_cover_the_exact_mean(name):
     """Twenty seeds show an error that is half as large as it should be."""
     run_many(name, range(20))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_intervals_cover_the_exact_mean_at_length(name):
-    run_many(name, range(100, 400))
 
 
 def weighted_islands(rng):

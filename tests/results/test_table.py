@@ -1,6 +1,5 @@
 """The table of compared models as people read it, and as the DataFrame that it is."""
 
-import pickle
 import re
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import compare
 from pm_evidence.results import factor_of_results as bayes_factor
-from pm_evidence.results.table import EvidenceTable
 
 COLUMNS = 11
 MODELS = {
@@ -53,27 +51,6 @@ def test_all_columns_are_there_and_what_is_made_from_it_is_an_ordinary_frame(tab
     assert len(plain.columns) == COLUMNS
     assert "log_bf_mcse" in plain.to_string()
     assert table.loc["slope", "mcse"] == 0.0081
-
-
-def test_a_table_with_columns_taken_away_is_still_shown(table):
-    del table["mcse"]
-    assert "log_bf_mcse" in table.to_string()
-    assert "3 rows x 10 columns" in repr(table)
-    assert "log_bf" in table._repr_html_()
-    assert "rank" in table.to_latex()
-
-
-def test_a_table_in_another_order_reads_as_before(table):
-    text = str(EvidenceTable(table.sort_index()))
-    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines()[2:5]}
-    assert list(rows) == ["flat_line", "never", "slope"]
-    assert rows["slope"] == ["-30.812(8)", "0", "0.9078(18)", "ok"]
-
-
-def test_it_can_be_pickled_with_its_degrees_of_freedom(table):
-    again = pickle.loads(pickle.dumps(table))
-    assert str(again) == str(table)
-    assert again.attrs["dof"] == {"flat_line": 15.0, "slope": 30.0, "never": np.inf}
 
 
 def test_style_writes_fitting_digits_over_numbers(table):

@@ -18,7 +18,7 @@ import pymc as pm
 
 import pm_evidence as pe
 from pm_evidence.core.interrupts import Progress
-from pm_evidence.runs import coarse as coarse_start
+from pm_evidence.runs import importance as coarse_start
 from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.pilot import Pilot

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.execution.journal import Archive, Entry
-from pm_evidence.runs.checkpoint import _folder, with_journal
+from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import identity_of
 from tests.runs.checkpointed import (
@@ -134,10 +133,6 @@ def test_a_model_is_the_same_in_another_process(ended):
 # --- what is in a checkpoint ---
 
 
-def test_a_checkpoint_changes_no_number(smc):
-    assert contents(run("smc")) == smc[1]
-
-
 def test_a_finished_run_is_not_sampled_again(copied, smc, tmp_path):
     """Neither computed nor written; what belongs to no number may differ."""
     before = {path.name: path.stat().st_mtime_ns for path in copied.iterdir()}
@@ -169,14 +164,6 @@ def test_damaged_files_are_computed_again(copied, smc, tmp_path, caplog):
     for path in (plan, block, description):
         assert f"{path} is damaged" in caplog.text
     assert contents(run("smc", copied)) == smc[1] and caplog.text.count("is damaged") == 3
-
-
-def test_parts_of_another_run_are_not_read_where_the_description_is_damaged(tmp_path):
-    """Each part says which run it belongs to."""
-    run("gaussian", tmp_path / "run", random_seed=1)
-    (tmp_path / "run" / "call.zarr.zip").write_bytes(b"")
-    found = contents(run("gaussian", tmp_path / "run", random_seed=2))
-    assert found == contents(run("gaussian", random_seed=2))
 
 
 # --- other calls ---
@@ -224,14 +211,6 @@ def test_a_seed_that_was_drawn_is_kept(tmp_path):
         run("gaussian", tmp_path / "run", random_seed=1)
 
 
-def test_a_call_that_failed_at_once_leaves_the_folder_free(tmp_path):
-    """Nothing was computed, so that another call may have it."""
-    run = Run(pe.SMC(), 10, 1, None, 0)
-    for target, seed in ((schools(), 1), (pe.Ising(4), 2)):
-        arguments = {"checkpoint": tmp_path, "random_seed": seed, "draws": seed}
-        assert with_journal(run, target, arguments).seed == seed
-
-
 def test_wrong_paths(tmp_path):
     (tmp_path / "file").write_text("mine")
     for path, error, message in (
@@ -249,67 +228,6 @@ def test_wrong_paths(tmp_path):
 # --- where and how long ---
 
 
-class Clock:
-    """A clock that goes on by a second whenever somebody looks at it."""
-
-    seconds = 0.0
-
-    def perf_counter(self):
-        self.seconds += 1.0
-        return self.seconds
-
-
-def test_time_that_has_passed_counts(tmp_path, monkeypatch):
-    """A limit of time ends a run at the same place again, and a larger one lets it go on."""
-    monkeypatch.setattr("pm_evidence.execution.journal.time", Clock())
-    first = run("gaussian", tmp_path / "run", max_time=20.0)
-    n = first["work"].sizes["forward_path"]
-    assert n > 50 and pe.log_evidence(first).status == "ok"
-    with watched(tmp_path / "log"):
-        again = run("gaussian", tmp_path / "run", max_time=20.0)
-    assert contents(again) == contents(first) and lines(tmp_path / "log") == []
-    longer = run("gaussian", tmp_path / "run", max_time=60.0)
-    assert longer["work"].sizes["forward_path"] > n
-    assert np.array_equal(longer["work"]["forward"][:n], first["work"]["forward"])
-
-
-def test_on_an_executor(smc, tmp_path):
-    """Blocks of workers are stored here, and would be read here as well."""
-    with ThreadPoolExecutor(2) as workers, watched(tmp_path / "log"):
-        assert contents(run("smc", tmp_path / "run", executor=workers)) == smc[1]
-    assert len(lines(tmp_path / "log")) == PARTS
-    assert sorted(stored(tmp_path / "run")) == sorted(stored(smc[0]))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning",
-    "ignore::FutureWarning",
-    "ignore::ResourceWarning",
-    "ignore::UserWarning",
-)
-def test_on_dask(copied, smc, tmp_path):
-    """Half of the parts are missing, and workers in other processes make them."""
-    distributed = pytest.importorskip("distributed")
-    for path in sorted(copied.glob("0*"))[::2]:
-        path.unlink()
-    cluster = distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    )
-    with cluster, distributed.Client(cluster) as client:
-        whole = contents(run("smc", copied, executor=client.get_executor()))
-    assert whole == smc[1]
-    with watched(tmp_path / "again"):
-        assert contents(run("smc", copied)) == smc[1]
-    assert lines(tmp_path / "again") == []
-
-
-def test_the_folder_is_that_of_the_start(tmp_path, monkeypatch):
-    """A run that changes its working folder goes on storing."""
-    monkeypatch.chdir(tmp_path)
-    assert _folder("mine") == tmp_path / "mine"
-
-
 def test_a_description_of_something_else_is_refused(tmp_path):
     """The checksum is right, and the content is not that of a call."""
     for attributes in ({"format": 1}, {"format": 1, "seed": "1", "parts": {"model": 3}}):
@@ -320,9 +238,9 @@ def test_a_description_of_something_else_is_refused(tmp_path):
 
 def test_what_cannot_be_compared_is_not_stored(tmp_path):
     """A call with a lock in its density may be another one tomorrow."""
-    target, where = Locked(lock=threading.Lock()), {"checkpoint": tmp_path, "random_seed": 1}
+    target = Locked(lock=threading.Lock())
     with pytest.warns(pe.EvidenceWarning, match=r"_thread.lock, whose content cannot be: nothing"):
-        kept = with_journal(Run(pe.SMC(), 10, 1, None, 0), target, where)
+        kept = with_journal(Run(pe.SMC(), 10, 1, None, 0), target, {}, tmp_path, 1)
     assert kept.seed == 1 and not list(tmp_path.iterdir())
 
 
@@ -357,14 +275,14 @@ def test_private_state_of_targets_and_references_is_a_part_of_the_call(tmp_path)
         [(Shifted(0.0), Around(0.0)), (Shifted(1.0), Around(0.0)), (Shifted(0.0), Around(1.0))]
     ):
         folder = tmp_path / "run"
-        call = {"checkpoint": folder, "random_seed": 1, "reference": reference}
+        call, where = {"reference": reference}, (folder, 1)
         if number == 0:
-            journal = with_journal(start, target, call).journal
+            journal = with_journal(start, target, call, *where).journal
             journal.remembered("fact", lambda: 1)
-            with_journal(start, Shifted(0.0), {**call, "reference": Around(0.0)})
+            with_journal(start, Shifted(0.0), {"reference": Around(0.0)}, *where)
         else:
             with pytest.raises(ValueError, match=r"another (model|reference)"):
-                with_journal(start, target, call)
+                with_journal(start, target, call, *where)
 
 
 @pytest.mark.slow

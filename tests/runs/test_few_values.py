@@ -45,7 +45,7 @@ def seen(likelihood, n=400):
     blocks[0] = replace(blocks[0], draws=draws)
     record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})
     run = Run(SMC(), 10, 1, None, seed=1, journal=Journal())
-    return with_few_values(run, target, record, [])[0].info
+    return with_few_values(run, target, record, [])[0].facts
 
 
 def test_a_step_that_no_draw_has_hit_is_not_ok():
@@ -72,7 +72,7 @@ def test_a_step_that_no_draw_has_hit_is_not_ok():
     ],
 )
 def test_what_counts_as_few(likelihood, n_values):
-    assert seen(likelihood).get("n_values") == n_values
+    assert seen(likelihood).n_values == n_values
 
 
 @pytest.mark.slow

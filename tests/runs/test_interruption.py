@@ -9,13 +9,10 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.interrupts import Interrupted
-from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace, Status
+from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.execution.journal import Journal
-from pm_evidence.runs import coarse
-from pm_evidence.runs.anneal import over_prior
-from pm_evidence.runs.rounds import best_of, stopped, was_interrupted
-from pm_evidence.samplers import bridge as bridging
-from pm_evidence.samplers.ais import _ReverseBlock
+from pm_evidence.runs import importance
+from pm_evidence.runs.rounds import Run, stopped, until_small, was_interrupted
 from pm_evidence.samplers.sampler import ForwardBlock
 from tests.models import shared
 from tests.runs.checkpointed import Moment, interrupt, replaced, schools
@@ -95,22 +92,11 @@ def test_one_island_gives_no_estimate(model):
     assert not [t for t in threading.enumerate() if t.name.startswith("pm_evidence")]
 
 
-def test_a_search_that_is_interrupted_leaves_the_islands(model):
-    dt, found = interrupted(model, bridging, "survey", 1, **SMALL)
-    assert found.status == "interrupted" and found.estimator == "smc" and islands(dt) == 8
-
-
 def test_a_bridge_outweighs_islands_without_one(model):
     """In the second round the islands of the first, with their bridges, are kept."""
     dt, found = interrupted(model, *ISLAND, 12, target_mcse=1e-3, **SMALL)
     assert found.estimator != "smc" and islands(dt) == 8
     assert "and not 0.001" in found.message
-
-
-def test_paths_back_may_be_fewer(model):
-    dt, found = interrupted(model, _ReverseBlock, "__call__", 2, method="ais", draws=300)
-    assert found.estimator == "bar" and found.status == "interrupted"
-    assert (islands(dt), islands(dt, "reverse")) == (3, 1)
 
 
 def test_the_first_route_may_be_interrupted(model):
@@ -121,16 +107,8 @@ def test_the_first_route_may_be_interrupted(model):
 
 def test_the_second_route_may_be_interrupted(model, monkeypatch):
     """Then the first one counts, unless the second has as many islands as a round."""
-    monkeypatch.setattr(coarse, "is_good", lambda *_: False)
+    monkeypatch.setattr(importance, "is_good", lambda *_: False)
     dt, found = interrupted(model, *ISLAND, 16 + 5, target_mcse=0.004)
-    assert dt["log_evidence"].attrs["route"] == "importance"
-    assert found.status == "interrupted" and found.estimator != "smc"
-
-
-def test_a_refined_fit_may_be_interrupted(model, monkeypatch):
-    """The last estimates that were made are those of the result."""
-    monkeypatch.setattr(coarse, "is_good", lambda *_: False)
-    dt, found = interrupted(model, bridging, "fit_proposal", 3, target_mcse=0.004)
     assert dt["log_evidence"].attrs["route"] == "importance"
     assert found.status == "interrupted" and found.estimator != "smc"
 
@@ -153,16 +131,6 @@ def record(works, bridge=None):
     return RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})
 
 
-def test_what_stopped_returns():
-    journal, error = Journal(), Interrupted()
-    kept, found = stopped(journal, record([3.0, 3.1, 2.9]), None, error)
-    assert found[0].status == Status.INTERRUPTED and np.isnan(kept.info["target_mcse"])
-    for nothing in (record([]), record([3.0]), record([np.inf, np.inf])):
-        with pytest.raises(Interrupted) as raised:
-            stopped(journal, nothing, 0.1, error)
-        assert raised.value is error
-
-
 def test_another_status_is_kept():
     """It says more, and the message names the interruption as well."""
     _, found = stopped(Journal(), record([3.0, 30.0, 30.0, 30.0]), 0.1, Interrupted())
@@ -171,14 +139,17 @@ def test_another_status_is_kept():
     )
 
 
-def test_without_the_first_run_there_is_no_second():
-    kept, _ = stopped(Journal(), record([3.0, 3.1, 2.9]), 0.1, Interrupted())
-    with pytest.raises(KeyboardInterrupt):
-        over_prior(None, None, None, "auto", None, kept)
-
-
 def test_which_record_is_kept():
+    """A bridge is worth more than a few more islands without one."""
     some, more = record([3.0, 3.1]), record([3.0, 3.1, 2.9])
-    assert best_of(some, more) is more
     bridged = record([3.0, 3.1], (np.ones(2), np.ones(2)))
-    assert best_of(bridged, more) is bridged
+    run = Run(pe.SMC(), 10, 1, None, 1)
+
+    def stops(_):
+        error = Interrupted()
+        error.record = more
+        raise error
+
+    for before, kept in ((some, more), (bridged, bridged)):
+        found, _ = until_small(run, before, stops, None)
+        assert found.of(Role.FORWARD) == kept.of(Role.FORWARD) and was_interrupted(found)

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.records import Status
+from pm_evidence.core.records import RunRecord, Status
 from pm_evidence.runs.rounds import Limits, growth_for, seconds_each
-
-
-def test_errors_fall_as_the_root_of_the_draws():
-    assert growth_for(0.04, 0.02, 1.0) == 3.0
-    assert growth_for(0.04, 0.02, 1.3) == 1.3 * 4.0 - 1.0
 
 
 def test_an_error_without_bounds_needs_infinitely_many_draws():
@@ -22,9 +17,10 @@ def test_an_error_without_bounds_needs_infinitely_many_draws():
 
 
 def test_a_limit_that_nobody_set_is_no_status():
-    assert Limits(0.02, asked=False).missed(Status.MAX_DRAWS) == {"short_of": 0.02}
-    expected = {"stopped_by": "max_time", "target_mcse": 0.1}
-    assert Limits(0.1, 5.0).missed(Status.MAX_TIME) == expected
+    record = RunRecord("smc", np.array([0.0, 1.0]), {})
+    assert Limits(0.02, asked=False).missed(record, Status.MAX_DRAWS).facts.short_of == 0.02
+    facts = Limits(0.1, 5.0).missed(record, Status.MAX_TIME).facts
+    assert (facts.stopped_by, facts.target_mcse, facts.short_of) == ("max_time", 0.1, None)
 
 
 class Dear:

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.records import LogEvidence, Role
+from pm_evidence.core.records import LogEvidence
 from pm_evidence.execution.display import Display
 from pm_evidence.runs.pair import ModelDraws, anneal_between, check_annealed, model_draws
 from pm_evidence.runs.rounds import Limits, Run
@@ -58,18 +58,6 @@ def test_coordinates_are_those_of_both_models(drawn):
     np.testing.assert_allclose(centred.x[:, at], expected, rtol=1e-9)
     again = centred.centred_like(draws.centring)
     np.testing.assert_allclose(again.x, draws.x, rtol=1e-6, atol=1e-9)
-
-
-def test_both_ways_give_the_same(drawn):
-    with Display(False) as display:
-        record, (there, *_) = anneal_between(run(target_mcse=0.02), *drawn, display)
-        _, (back, *_) = anneal_between(run(target_mcse=0.02), *drawn[::-1], display)
-    assert there.status == back.status == "ok" and there.estimator == "bar"
-    assert abs(there.value + back.value) < 5 * np.hypot(there.mcse, back.mcse)
-    assert set(record.info["shared"]) == {"sd", "mean", "effect"}
-    halves = record.of(Role.FORWARD)
-    assert len(halves) == 2  # of which each has groups of its own
-    assert not set(halves[0].origin) & set(halves[1].origin)
 
 
 def test_draws_that_depend_on_each_other_count_as_fewer(drawn):

@@ -65,12 +65,3 @@ def test_log_densities_without_digits_are_refused(y):
     """The evidence is finite here, but no log density differs from the next one."""
     with pytest.raises(pe.NumericalError, match="the prior is very far from the data"):
         check(*mean(y, 1.0, 1.0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["auto", "ais"])
-def test_lines_of_all_errors(method):
-    for sd, n in ((1e-4, 300), (1e-6, 300), (1e-8, 300), (1e-8, 5)):
-        model, right = line(sd, n)
-        for seed in range(1, 4):
-            check(model, right, seed, method=method)

@@ -7,15 +7,13 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.core.records import RunRecord
+from pm_evidence.core.records import Facts, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.runs import reparameterise
 from pm_evidence.runs.reparameterise import with_coordinates
 from pm_evidence.runs.rounds import Run
-from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from tests.models import shared
 from tests.systems.exact import exact_systems
 
@@ -68,14 +66,6 @@ def test_evidence_is_the_same_in_all_coordinates(model, monkeypatch):
         assert json.loads(dt["log_evidence"].attrs["centring"]) == {"theta": amount}
 
 
-@pytest.mark.slow
-def test_a_wrong_jacobian_is_seen(monkeypatch):
-    """The test above would pass for any density."""
-    monkeypatch.setattr(coordinates, "_summed", lambda graph, _: 0.9 * 8 * graph.sum())
-    forced(monkeypatch, 0.3)
-    assert distance(sample(SCHOOLS.build())) > ERRORS
-
-
 def test_effects_of_schools_are_not_centred(result):
     """The default run would meet the funnel of the prior."""
     assert json.loads(result["log_evidence"].attrs["centring"])["theta"] < 0.3
@@ -116,44 +106,7 @@ def test_the_pilot_is_counted(model, result):
     _, starts, choice = with_coordinates(run, target, "auto", Display(False), None)
     assert starts is None and choice.n_evaluations > 1000 and choice.seconds > 0
     assert json.loads(result["log_evidence"].attrs["centring"]) == choice.amounts
-    record = choice.added_to(RunRecord("smc", np.array([0.0, 1.0]), {}, info={"n_evaluations": 5}))
-    assert record.info["n_evaluations"] == 5 + choice.n_evaluations
-
-
-def test_estimates_from_a_stored_run(result):
-    """Facts about the coordinates would keep a stored run from being estimated again."""
-    recommended = pe.log_evidence(result)
-    assert pe.estimate(result)[recommended.estimator] == recommended
-    assert pe.to_record(result).info["centring"]["theta"] >= 0.0
-
-
-def test_reverse_paths_from_draws_of_users(model):
-    """Reverse paths would start at points that are no posterior draws in these coordinates."""
-    ais = pe.AIS(direction="both", reverse_start=sample(model, draws=1600))
-    dt = sample(model, method=ais, draws=200)
-    assert distance(dt) < ERRORS
-    assert "centring" in dt["log_evidence"].attrs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [{"kernel": pe.HMC()}, {"method": "resample_move", "draws": 100}]
-)
-def test_coordinates_of_the_model_are_kept(model, options):
-    """The shape of a user's kernel, or the order of the data, would not fit the coordinates."""
-    assert "centring" not in sample(model, **options)["log_evidence"].attrs
-
-
-def test_other_targets_are_not_touched(model):
-    """Native targets, and models that keep their coordinates, would need a pilot more."""
-    target, starts = target_of(model), object()
-    found = with_coordinates(Run(pe.SMC(), 50, 1, None, 1), target, "auto", Display(False), starts)
-    assert found[0] is target and found[1] is starts
-    assert found[2].amounts is None
-    assert not isinstance(target, ReparameterisedTarget)
-
-
-def test_wrong_type(model):
-    """A string such as 'no' would count as yes."""
-    with pytest.raises(ValueError, match="reparameterise must be"):
-        sample(model, reparameterise="no")
+    record = choice.added_to(
+        RunRecord("smc", np.array([0.0, 1.0]), {}, facts=Facts(n_evaluations=5))
+    )
+    assert record.facts.n_evaluations == 5 + choice.n_evaluations

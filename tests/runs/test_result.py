@@ -47,19 +47,6 @@ def test_islands_that_differ_by_their_noise_alone():
     assert counts(draws).tolist() == [100] * 4
 
 
-def test_islands_of_a_later_round_lengthen_the_chains():
-    drawn = posterior_draws(RUN, record_of(np.zeros(8)))
-    assert drawn.draws.shape == (4, 200, 1)
-    assert counts(drawn.draws, 8).tolist() == [100] * 8
-
-
-@pytest.mark.parametrize("log_z", [np.zeros(8), np.log([1.0, 1.0, 1.0, 10.0])])
-def test_every_draw_knows_its_island(log_z):
-    drawn = posterior_draws(RUN, record_of(log_z))
-    assert drawn.drawn_from == "islands"
-    assert np.array_equal(drawn.origin, drawn.draws[..., 0])
-
-
 @pytest.mark.parametrize(
     ("importance", "bridge", "from_fit"),
     [("ok", "ok", False), ("ok", "missed_mass", True), ("heavy_tail", "inconsistent", False)],

@@ -16,16 +16,10 @@ from scipy.special import logsumexp
 
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
-from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.records import Role, Status
-from pm_evidence.estimators.verdicts import unfinished
 from pm_evidence.runs import routes as module
-from pm_evidence.runs.coarse import anneal_coarsely
+from pm_evidence.runs.importance import importance_route
 from pm_evidence.runs.reparameterise import anneal_moved
-from pm_evidence.runs.routes import has_routes
-from pm_evidence.targets.model.cache import target_of
-from tests.models import shared
-from tests.systems.deceptive import build_infinite
 from tests.systems.exact import deceptive_systems, exact_systems
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
@@ -80,7 +74,7 @@ def test_the_first_route_is_the_last_where_it_certifies_itself(certified):
     # the draws are those from the fitted density, which are far more than those of the islands
     assert certified.posterior.attrs["drawn_from"] == "importance"
     assert certified.posterior.sizes["chain"] * certified.posterior.sizes["draw"] > 1_500
-    assert pe.to_record(certified).info["routes"]["importance"]["status"] == "ok"
+    assert pe.to_record(certified).facts.routes["importance"]["status"] == "ok"
 
 
 def test_a_posterior_that_no_density_fits_is_annealed(heavy_tailed):
@@ -102,33 +96,11 @@ def test_what_the_user_chooses_is_what_is_run(model):
         assert "route" not in sampled(model, **options)["log_evidence"].attrs, options
 
 
-def test_targets_without_routes():
-    assert not has_routes(pe.Gaussian())
-    assert not has_routes(target_of(shared("discrete").model))
-    assert has_routes(target_of(shared("normal").model))
-
-
-def test_a_larger_error_costs_less(model, certified):
-    spent = [
-        facts_of(dt)[0]["n_evaluations"] for dt in (certified, sampled(model, target_mcse=0.05))
-    ]
-    assert spent[1] < 0.4 * spent[0]
-
-
 def test_time_ends_the_routes(heavy_tailed):
     dt = sampled(heavy_tailed, max_time=1e-6)
     facts, routes = facts_of(dt)
     assert list(routes) == ["importance"] and facts["stopped_by"] == "max_time"
     assert pe.log_evidence(dt).status != "ok"
-
-
-@pytest.mark.slow
-def test_infinite_evidence_ends_at_once():
-    dt = sampled(build_infinite())
-    routes = facts_of(dt)[1]
-    assert pe.log_evidence(dt).status != "ok"
-    if routes["importance"]["status"] == "unbounded":
-        assert list(routes) == ["importance"]
 
 
 @pytest.mark.slow
@@ -165,14 +137,14 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     """If it finds far more evidence than the islands after it, these have missed a mode."""
 
     def rich(*arguments):
-        found = anneal_coarsely(*arguments)
+        found = importance_route(*arguments)
         richer = [
             replace(e, value=e.value + 3.0, mcse=0.1) if e.estimator == "smc" else e
             for e in found.evidence
         ]
         return replace(found, evidence=richer)
 
-    monkeypatch.setattr(module, "anneal_coarsely", rich)
+    monkeypatch.setattr(module, "importance_route", rich)
     dt = sampled(heavy_tailed, target_mcse=0.2)
     best = pe.log_evidence(dt)
     assert best.status == "missed_mass" and "coarse" not in best.message
@@ -180,6 +152,7 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     assert pe.estimate(dt)[best.estimator].status == "missed_mass"
 
 
+@pytest.mark.slow
 def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
     """The islands after it have missed a mode: all of its estimates exceed theirs."""
 
@@ -196,25 +169,6 @@ def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
     assert best.value == routes["importance"]["value"] and best.status != "ok"
     assert facts["annealed_log_z"] < best.value - 3.0
     assert pe.estimate(dt)[best.estimator] == best
-
-
-def test_what_a_failed_route_has_cost_is_counted(heavy_tailed, monkeypatch):
-    def failing(*arguments):
-        error = NumericalError("too many stages")
-        error.n_evaluations = 1234
-        raise error
-
-    monkeypatch.setattr(module, "anneal_coarsely", failing)
-    dt = sampled(heavy_tailed, target_mcse=0.2)
-    facts, routes = facts_of(dt)
-    assert list(routes) == ["annealing"]
-    assert facts["n_evaluations"] == n_evaluations(routes, dt) + 1234
-
-
-def test_a_good_error_of_a_poor_fit():
-    """It is not enough: the message names the fit and not the error."""
-    found = unfinished(pe.LogEvidence(0.0, 0.01, "bridge"), "max_time", 0.02)
-    assert found.status == "max_time" and "too poor to rely on" in found.message
 
 
 class Decay(Op):

@@ -5,12 +5,12 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.core.records import Facts, LogEvidence, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.runs.anneal import anneal, kernel_of_prior, warn_of, with_particles
-from pm_evidence.runs.defaults import annealing_setup, default_method, effort_of
+from pm_evidence.runs.anneal import anneal, warn_of
+from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.references import starts_from
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.cache import target_of
@@ -55,32 +55,9 @@ def test_long_data_take_less_effort():
         assert effort_of(target_of(regression(rows)[0])) == pytest.approx(effort, rel=0.01), rows
 
 
-@pytest.mark.slow
-def test_less_effort_gives_the_evidence_too():
-    """Rounds add draws, so that only the cost depends on where a run begins."""
-    model, exact = regression(60_000)
-    dt = pe.sample_evidence(model, method=pe.SMC(), random_seed=1, progressbar=False)
-    found = pe.log_evidence(dt)
-    assert dt.posterior.sizes["chain"] * dt.posterior.sizes["draw"] == 320
-    assert found.status == "ok" and found.mcse <= 0.02
-    assert abs(found.value - exact) < 4.0 * found.mcse
-
-
 def test_what_has_no_setup():
     with pytest.raises(TypeError, match="have a method annealing_setup, got int"):
         annealing_setup(3, "auto")
-
-
-def test_default_methods(model):
-    assert default_method(model) == "smc"
-    assert default_method(pe.Gaussian()) == "ais"
-
-
-def test_plain_targets_need_no_particles(model):
-    target = target_of(model)
-    found = with_particles(Run(pe.SMC(), 20, 1, None, 1), target, "auto", pe.SMC(), print)
-    assert found == (target, "auto")
-    assert kernel_of_prior(target, "random_walk") == "random_walk"
 
 
 def test_starts_of_arrays_are_grouped_by_neighbours():
@@ -96,7 +73,7 @@ def test_a_model_without_free_variables_is_its_likelihood():
     run, known = Run(pe.SMC(), 20, 1, None, 1), shared("no variable")
     record, found = anneal(run, target_of(known.model), "auto", Display(False))
     assert found[0].value == pytest.approx(known.log_evidence)
-    assert found[0].mcse == 0.0 and record.info["log_prior_mass"] == 0.0
+    assert found[0].mcse == 0.0 and record.facts.log_prior_mass == 0.0
 
 
 def test_warnings_of_doubt_and_of_nan():
@@ -104,6 +81,6 @@ def test_warnings_of_doubt_and_of_nan():
     doubtful = LogEvidence(-1.0, 0.1, "smc", "dominated", message="one draw has all the weight.")
     with pytest.warns(pe.EvidenceWarning, match="status 'dominated': one draw"):
         warn_of(doubtful, empty)
-    nan = RunRecord("smc", empty.beta, {}, info={"n_nan": 5, "n_evaluations": 100})
+    nan = RunRecord("smc", empty.beta, {}, facts=Facts(n_nan=5, n_evaluations=100))
     with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
         warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)

@@ -1,13 +1,10 @@
 """Runs within others: the small annealing from the prior, and the evidence of a compiled target."""
 
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
-
 import pm_evidence as pe
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import Role
+from pm_evidence.estimators.of_islands import of_small_islands
 from pm_evidence.execution.display import Display
-from pm_evidence.runs.references import Trial, small_annealing
+from pm_evidence.runs.references import check_run
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import evidence_of
 from pm_evidence.targets.model.cache import target_of
@@ -20,34 +17,19 @@ SYSTEMS = exact_systems()
 def run_trial(name, cores=1, executor=None, seed=1):
     run = Run(pe.SMC(), 200, cores, executor, seed)
     with Display(False) as display:
-        return small_annealing(run, target_of(SYSTEMS[name].build()), "auto", display)
+        small = check_run(run, target_of(SYSTEMS[name].build()), "auto", display)
+    evidence = of_small_islands(small.record.of(Role.FORWARD))
+    return small.draws(seed), evidence, small.n_evaluations
 
 
 def test_its_evidence_is_right_within_its_error():
     """It is what tells of a mode that a reference misses; draws are from both modes."""
-    found = run_trial("bimodal_10", seed=2)
+    draws, evidence, n_evaluations = run_trial("bimodal_10", seed=2)
     exact = SYSTEMS["bimodal_10"].log_evidence
-    assert abs(found.evidence.value - exact) < 5.0 * found.evidence.mcse
-    assert found.evidence.mcse < 1.0 and found.draws.shape == (512, 10)
-    assert found.n_evaluations > 512
-    assert 0.1 < (found.draws[:, 0] > 0.0).mean() < 0.9
-
-
-def test_workers_do_not_change_it():
-    """The reference of a run would depend on the machine."""
-    alone = run_trial("normal_mean")
-    with ThreadPoolExecutor(2) as executor:
-        for other in (run_trial("normal_mean", cores=3), run_trial("normal_mean", 1, executor)):
-            np.testing.assert_array_equal(other.draws, alone.draws)
-            assert other.evidence == alone.evidence
-
-
-def test_an_unknown_error_is_no_fact():
-    """A comparison with an error that is not a number would never tell anything."""
-    known = Trial(np.zeros((1, 1)), LogEvidence(-1.0, 0.1, "smc"), 1)
-    assert known.facts() == {"trial_log_z": -1.0, "trial_mcse": 0.1}
-    unknown = Trial(np.zeros((1, 1)), LogEvidence(-1.0, float("nan"), "smc"), 1)
-    assert unknown.facts() == {}
+    assert abs(evidence.value - exact) < 5.0 * evidence.mcse
+    assert evidence.mcse < 1.0 and draws.shape == (512, 10)
+    assert n_evaluations > 512
+    assert 0.1 < (draws[:, 0] > 0.0).mean() < 0.9
 
 
 def test_one_call_gives_the_exact_evidence_and_the_seed_counts():

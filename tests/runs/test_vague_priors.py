@@ -234,18 +234,6 @@ def test_coverage(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["parallel_tempering", "simulated_tempering"])
-def test_tempering_with_draws_without_likelihood(method):
-    """The energies of half of the prior draws overflow where they are squared."""
-    model, exact = eight_schools()
-    found = pe.log_evidence(
-        pe.sample_evidence(model, method=method, random_seed=1, cores=1, progressbar=False)
-    )
-    assert found.status == "ok"
-    assert abs(found.value - exact) < MCSES * found.mcse
-
-
-@pytest.mark.slow
 def test_without_better_coordinates_a_wrong_run_is_not_ok():
     """Centred effects of a precision that may be zero hardly mix."""
     model, exact = eight_schools()

@@ -1,7 +1,6 @@
 """Simulated tempering: its options, and what a wrong prior over temperatures does."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -84,8 +83,8 @@ def test_a_run_whose_stored_prior_is_another_is_wrong():
     exact = TARGET.log_evidence
     right = pe.estimators.of_run.estimates(record)[0]
     assert right.estimator == "rts" and abs(right.value - exact) < 4 * right.mcse
-    other = {**record.info, "tempering_prior": [0.1] * 10}
-    wrong = pe.estimators.of_run.estimates(replace(record, info=other))
+    other = record.stating(tempering_prior=[0.1] * 10)
+    wrong = pe.estimators.of_run.estimates(other)
     named = {each.estimator: each for each in wrong}
     assert abs(named["rts"].value - exact) > 6 * named["rts"].mcse
     assert named["rts"].status != "ok" or named["mbar"].status == "inconsistent"
@@ -95,15 +94,15 @@ def test_a_run_whose_stored_prior_is_another_is_wrong():
 def test_priors_of_whole_runs(prior):
     """Shares of the temperatures are about those asked for, whose weights are in the record."""
     record = pe.to_record(run(pe.SimulatedTempering(n_temperatures=6, prior=prior), draws=4000))
-    beta, found = record.beta, np.array(record.info["tempering_prior"])
+    beta, found = record.beta, np.array(record.facts.tempering_prior)
     weights = {"uniform": np.ones(6), "exponential": np.exp(2.0 * beta)}
     expected = np.array(prior, float) if isinstance(prior, list) else weights[prior]
     np.testing.assert_allclose(found, expected / expected.sum())
     rung = np.concatenate([chains.rung.ravel() for chains in record.tempered])
     share = np.bincount(rung, minlength=6) / rung.size
     np.testing.assert_allclose(share, found, atol=0.05)
-    assert len(record.info["tempering_log_z"]) == 6
-    assert record.info["initial_deviation"] < 0.1 and record.info["initial_rounds"] >= 1
+    assert len(record.facts.tempering_log_z) == 6
+    assert record.facts.initial_deviation < 0.1 and record.facts.initial_rounds >= 1
 
 
 @pytest.mark.parametrize("start", ["annealing", "equal"])

@@ -68,7 +68,7 @@ def run(model: pm.Model, n_temperatures: int, seed: int, n_samples: int) -> dict
         "beta": record.beta,
         "energy": np.concatenate([each.energy for each in record.tempered], axis=1),
         "rung": np.concatenate([each.rung for each in record.tempered], axis=1),
-        "log_z": np.array(record.info["tempering_log_z"]),
+        "log_z": np.array(record.facts.tempering_log_z),
     }
 
 

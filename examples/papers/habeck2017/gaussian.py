@@ -26,7 +26,7 @@ import pandas as pd
 import pm_evidence as pe
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import Role, RunRecord
+from pm_evidence.core.records import Facts, Role, RunRecord
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.families.gaussian.target import Autoregression, MovingGaussian
 from pm_evidence.schedules.fixed import linear
@@ -245,7 +245,7 @@ def repeat(setting, n_stages, repetitions, seed=SEED):
             role: (replace(block, work=block.work[part]),)
             for role, block in ((Role.FORWARD, forward), (Role.REVERSE, reverse))
         }
-        record = RunRecord("ais", beta, blocks, info={"reverse_start": "exact"})
+        record = RunRecord("ais", beta, blocks, facts=Facts(reverse_start="exact"))
         rows += [
             (
                 n_stages,

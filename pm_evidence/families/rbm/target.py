@@ -13,7 +13,7 @@ from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path, Plan
 from pm_evidence.core.digest import kept
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.records import CrossCheck, LogEvidence
 from pm_evidence.families.common import chosen_kernel
 from pm_evidence.families.native import NativeTarget, along
 from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis, gains_of
@@ -474,7 +474,7 @@ class RBM(NativeTarget):
         per_unit, least, most = _STAGES[kind]
         facts = {}  # a run from the trial's own reference is not checked by it
         if not isinstance(self.base, str) or self.base != "uniform":
-            facts = {"trial_log_z": self.trial.log_z, "trial_mcse": self.trial.mcse}
+            facts = {"cross_check": CrossCheck(self.trial.log_z, self.trial.mcse, "base rates")}
         return AnnealingSetup(
             BaseRatePath(self),
             chosen,

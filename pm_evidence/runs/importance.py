@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan
+from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator, seed_of_run
@@ -32,13 +32,16 @@ from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.anneal import with_few_values
 from pm_evidence.runs.defaults import annealing_setup, effort_of
-from pm_evidence.runs.reparameterise import Choice
+from pm_evidence.runs.references import small_run
+from pm_evidence.runs.reparameterise import Choice, in_best_coordinates
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
     Run,
+    Step,
     growth_for,
     seconds_each,
     stopped,
+    until_small,
     with_bridges,
     with_costs,
 )
@@ -46,10 +49,8 @@ from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.nested_laplace import MOST_DENSE, explore
 from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.samplers.sampler import RunContext
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.coordinates import best_centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 
 Floats = NDArray[np.float64]
@@ -174,7 +175,7 @@ _ADDITIONS, _LARGEST_GROWTH, _MOST_GROWTH, _USABLE_TAIL = 3, 4.0, 16.0, 0.7
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RouteResult:
     """What a route found."""
 
     name: str  # name of the route
@@ -189,6 +190,13 @@ class Attempt:
         """Status of the recommended estimate."""
         return self.evidence[0].status
 
+    def in_words(self) -> dict[str, Any]:
+        """Return the recommended estimate and its cost in plain types."""
+        best = self.evidence[0]
+        found = {"estimator": best.estimator, "value": best.value, "mcse": best.mcse}
+        spent = self.record.facts.n_evaluations
+        return {**found, "status": str(best.status), "n_evaluations": spent}
+
     def reached(self, target_mcse: float) -> bool:
         """Return whether the recommended estimate is certified, and its error small enough."""
         best = self.evidence[0]
@@ -200,9 +208,9 @@ def share_of_effort(target_mcse: float) -> float:
     return min((_USUAL_MCSE / target_mcse) ** 2, 1.0)
 
 
-def anneal_coarsely(
+def importance_route(
     run: Run, target: Any, kernel: str | Kernel, display: Display, least_draws: int = 0
-) -> Attempt:
+) -> RouteResult:
     """Take the cheapest route."""
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
     with display.compiling():
@@ -219,34 +227,32 @@ def anneal_coarsely(
     part, rounds = (_SMALL_PILOT, _FEW_ROUNDS) if is_near else (1.0, _ROUNDS)
     n_pilot = int(part * min(sampler.first_round(run.size), _PARTICLES))
     pilot = Pilot(n_pilot, sampler.chain_length, _ESS, rounds=rounds)
-
-    def learnt() -> tuple[Plan, Floats]:
-        plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
-        return replace(plan, population=None), plan.population.x
-
-    plan, population = run.remembered("plan", learnt, kernel=setup.kernel)
-    planned = run.time()
     try:
-        record = _annealed(run, setup, plan, display)
+        small = small_run(run, setup, pilot, display, "SMC", Phase.FORWARD)
     except Interrupted as error:
-        record, found = stopped(run.journal, error.record, run.limits.target_mcse, error)
-        bridging = Bridging(GeometricPath(target), run.seed)
-    else:
-        costs = _costs(sized_for, setup.effort)
-        stay = approximation is not None
-        target, record = _in_best_coordinates(target, population, record, stay=stay)
-        bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
-        too_late = partial(_too_late, run, started, seconds)
-        with display.working("Survey and fit"):
-            record, found = _refined(run, record, bridging, target_mcse, too_late)
+        if error.record is None:
+            raise
+        record = error.record.stating(small_islands=True)
+        record, found = stopped(run.journal, record, run.limits.target_mcse, error)
+        record = with_costs(record, start.n_evaluations, run.time() - started, 0.0)
+        return RouteResult("importance", target, record, found, False, seconds)
+    planned = run.time()
+    record = small.record.stating(small_islands=True)
+    costs = _costs(sized_for, setup.effort)
+    stay = approximation is not None
+    target, record = _in_best_coordinates(target, small.population, record, stay=stay)
+    bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
+    too_late = partial(_too_late, run, started, seconds)
+    with display.working("Survey and fit"):
+        record, found = _refined(run, record, bridging, target_mcse, too_late)
     good = is_good(record.of(Role.FORWARD))
     if good and least_draws:
         record, found = _with_draws(run, record, bridging, least_draws)
-    spent = start.n_evaluations + plan.n_evaluations + bridging.n_evaluations
+    spent = start.n_evaluations + small.plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     record, found = with_few_values(run, target, record, found)
-    info = {**record.info, "log_prior_mass": target.log_prior_mass}
-    return Attempt("importance", target, replace(record, info=info), found, good, seconds)
+    record = record.stating(log_prior_mass=target.log_prior_mass)
+    return RouteResult("importance", target, record, found, good, seconds)
 
 
 def _in_time(run: Run, target: Any, target_mcse: float) -> tuple[float, float]:
@@ -306,14 +312,6 @@ def _costs(target_mcse: float, effort: float) -> Costs:
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))
 
 
-def _annealed(run: Run, setup: AnnealingSetup, plan: Plan, display: Display) -> RunRecord:
-    """Return the record of the islands."""
-    context = RunContext(setup, plan, plan, run.size, run.seed, None, run.shown_on(display))
-    record = run.empty(context)
-    record = replace(record, info={**record.info, "coarse": True})
-    return run.sampler.extended(context, record, run.sampler.first_round(run.size))
-
-
 def _in_best_coordinates(
     target: Any, population: Floats, record: RunRecord, *, stay: bool
 ) -> tuple[Any, RunRecord]:
@@ -328,9 +326,7 @@ def _in_best_coordinates(
         return target, record
     if stay:
         return target, Choice.of(target, target.centring).added_to(record)
-    x = np.concatenate([population, *(np.asarray(block.draws) for block in blocks)])
-    centring = best_centring(target.effects(x))
-    choice = Choice.of(target, centring)
+    found, choice = in_best_coordinates(target, population, *(block.draws for block in blocks))
     moved = [
         replace(
             block,
@@ -340,8 +336,7 @@ def _in_best_coordinates(
         )
         for block in blocks
     ]
-    record = choice.added_to(record.updated(Role.FORWARD, tuple(moved)))
-    return target.centred_by(centring), record
+    return found, choice.added_to(record.updated(Role.FORWARD, tuple(moved)))
 
 
 def _refined(
@@ -354,38 +349,66 @@ def _refined(
     """Return the record with draws from a fitted density, and its estimates.
 
     The density is fitted again while the fit is poor, and draws are added while it is good, as far
-    as ``too_late`` of the number of evaluations allows it. Upon Ctrl-C the record is the last one
-    of which estimates were made.
+    as ``too_late`` of the number of evaluations allows it.
     """
     refits, additions, doubled = _REFITS, _ADDITIONS, False
-    try:
-        blocks = bridging.extend(record.of(Role.FORWARD), run.execute)
-        while True:
-            record = with_bridges(record, Role.FORWARD, blocks, bridging)
-            found = estimates(record)
-            if any(block.bridge is None for block in blocks):
-                return record, found
-            good, excess = is_good(blocks), _error(found[0], blocks) / target_mcse
-            if good and excess <= 1.0 and found[0].status == Status.OK:
-                if doubled or not additions or _are_even(blocks):
-                    return record, found
-                n, doubled = _n_draws(blocks), True
-            else:
-                n = _further_draws(found[0], blocks, excess) if good else 0
-            if not n and additions and (bridging.is_complete or not refits):
-                n, additions = _last_draws(blocks, excess), 1
-            if too_late(len(blocks) * (n or _n_draws(blocks))):
-                return record, found
-            if n and additions:
-                additions -= 1
-                blocks = bridging.drawn_further(blocks, n, run.execute)
-            elif refits:
-                refits, doubled = refits - 1, False
-                blocks = better(blocks, bridging.refitted(blocks, _needed(blocks), run.execute))
-            else:
-                return record, found
-    except KeyboardInterrupt as error:
-        return stopped(run.journal, record, run.limits.target_mcse, error)
+
+    def rule(record: RunRecord, best: LogEvidence) -> Step | None:
+        nonlocal refits, additions, doubled
+        blocks = record.of(Role.FORWARD)
+        if any(block.bridge is None for block in blocks):
+            return None
+        good, ratio = is_good(blocks), _error(best, blocks) / target_mcse
+        if good and ratio <= 1.0 and best.status == Status.OK:
+            if doubled or not additions or _are_even(blocks):
+                return None
+            n, doubled = _n_draws(blocks), True
+        else:
+            n = _further_draws(best, blocks, ratio) if good else 0
+        if not n and additions and (bridging.is_complete or not refits):
+            n, additions = _last_draws(blocks, ratio), 1
+        if too_late(len(blocks) * (n or _n_draws(blocks))):
+            return None
+        if n and additions:
+            additions -= 1
+            return drawing_further(run, bridging, Role.FORWARD, n)
+        if refits:
+            refits, doubled = refits - 1, False
+            return refitting(run, bridging, Role.FORWARD, _needed(blocks))
+        return None
+
+    return until_small(run, record, extending(run, bridging, Role.FORWARD), rule)
+
+
+def extending(run: Run, bridging: Bridging, role: Role) -> Step:
+    """Return the step that bridges islands with a fitted density."""
+    return lambda record: with_bridges(
+        record, role, bridging.extend(record.of(role), run.execute), bridging
+    )
+
+
+def drawing_further(run: Run, bridging: Bridging, role: Role, n: int) -> Step:
+    """Return the step that adds ``n`` draws from the fitted density for each island."""
+    return lambda record: with_bridges(
+        record, role, bridging.drawn_further(record.of(role), n, run.execute), bridging
+    )
+
+
+def refitting(run: Run, bridging: Bridging, role: Role, growth: float) -> Step:
+    """Return the step that fits a density again, and keeps the better one."""
+
+    def step(record: RunRecord) -> RunRecord:
+        blocks, fitted = record.of(role), bridging.proposals
+        again = bridging.refitted(blocks, growth, run.execute)
+        if not _share(again) > _share(blocks):  # further draws then come from the first fit, too
+            bridging.proposals = fitted
+            again = tuple(
+                replace(block, n_evaluations=other.n_evaluations)
+                for block, other in zip(blocks, again, strict=True)
+            )
+        return with_bridges(record, role, again, bridging)
+
+    return step
 
 
 def _with_draws(
@@ -395,21 +418,9 @@ def _with_draws(
     blocks = record.of(Role.FORWARD)
     missing = least_draws - _log_weight(blocks).size
     if missing > 0:
-        blocks = bridging.drawn_further(blocks, -(-missing // len(blocks)), run.execute)
-        record = with_bridges(record, Role.FORWARD, blocks, bridging)
+        n = -(-missing // len(blocks))
+        record = drawing_further(run, bridging, Role.FORWARD, n)(record)
     return record, estimates(record)
-
-
-def better(
-    blocks: Sequence[BlockRecord], refitted: Sequence[BlockRecord]
-) -> tuple[BlockRecord, ...]:
-    """Return the islands with the better of two fits, and with the cost of both."""
-    if _share(refitted) > _share(blocks):
-        return tuple(refitted)
-    return tuple(
-        replace(block, n_evaluations=other.n_evaluations)
-        for block, other in zip(blocks, refitted, strict=True)
-    )
 
 
 def _share(blocks: Sequence[BlockRecord]) -> float:
@@ -450,21 +461,21 @@ def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
     return max(best.mcse, float(independent))
 
 
-def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], excess: float) -> int:
+def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], ratio: float) -> int:
     """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
     if best.status != Status.OK or best.estimator == "smc":
         return 0
-    done, growth = _n_draws(blocks), _growth(excess)
+    done, growth = _n_draws(blocks), _growth(ratio)
     return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
 
 
-def _last_draws(blocks: Sequence[BlockRecord], excess: float) -> int:
+def _last_draws(blocks: Sequence[BlockRecord], ratio: float) -> int:
     """Return how many draws each island gets where no better fit is known; 0 if none can help.
 
     They cost less than the next route, and show whether the tail of the weights is heavy, or seemed
     so because the draws were few.
     """
-    growth = _growth(excess)
+    growth = _growth(ratio)
     if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
         return 0
     return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
@@ -482,6 +493,6 @@ def _n_draws(blocks: Sequence[BlockRecord]) -> int:
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
 
 
-def _growth(excess: float) -> float:
+def _growth(ratio: float) -> float:
     """Return by which multiple of the draws so far an error this much too large needs more."""
-    return growth_for(excess, 1.0, 1.3)
+    return growth_for(ratio, 1.0, 1.3)

@@ -1,15 +1,12 @@
 """A coarse annealing starts from the prior, or from a complete approximation of the posterior."""
 
-from dataclasses import replace
-
 import numpy as np
 import pymc as pm
 import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.runs import coarse as module
-from pm_evidence.runs.coarse import start_of
+from pm_evidence.runs.importance import start_of
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
@@ -59,12 +56,6 @@ def test_from_the_prior_where_hyperparameters_have_many_modes():
     assert found.n_evaluations > 0
 
 
-def test_from_the_prior_where_no_hyperparameters_are_known():
-    found = start(shared("modes").model)
-    assert found.annealed is found.target and found.approximation is None
-    assert found.n_evaluations == 0
-
-
 def walk(n):
     """A random walk with noise, of which all but two scales can be integrated out."""
     rng = np.random.default_rng(1)
@@ -110,19 +101,6 @@ def test_the_parameter_of_a_series_is_searched_for_narrow_peaks():
     assert found.approximation.complete and found.annealed is not found.target
     assert found.annealed.facts["log_concave_given"] == "phi, step"
     assert found.n_evaluations < 60_000
-
-
-def test_what_is_known_is_in_the_coordinates_of_the_target(monkeypatch):
-    """The first coordinates are kept where the approximation in none is complete."""
-    explored = module.explore
-
-    def incomplete(*arguments, **options):
-        return replace(explored(*arguments, **options), complete=False)
-
-    monkeypatch.setattr(module, "explore", incomplete)
-    found = start(shared("schools").model)
-    assert found.annealed is found.target and found.approximation.n_peaks
-    assert found.target.centring.amount == (0.0,)
 
 
 def two_peaks(at=2.0, width=0.003, log_mass=1.0):
