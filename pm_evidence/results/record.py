@@ -135,12 +135,13 @@ def to_record(dt: xr.DataTree) -> RunRecord:
         record = decoded(json.loads(text), arrays)
         if not isinstance(record, RunRecord):
             raise Unreadable(f"it holds {described(record)}")
+        seconds = {name: float(attrs[name]) for name in schema.SECONDS if name in attrs}
     except (Unreadable, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"dt must have the record of a run in its group {schema.RECORD!r}, but {error}; read "
             "the original file that sample_evidence wrote, or sample again."
         ) from error
-    return record.stating(**{name: float(attrs[name]) for name in schema.SECONDS if name in attrs})
+    return record.stating(**seconds)
 
 
 def rechecked(dt: xr.DataTree, coarse: LogEvidence) -> xr.DataTree:

@@ -114,6 +114,7 @@ def test_what_cannot_be_tempered_is_refused():
 
 # Each model by one of the methods, and one by both, is fast.
 SLOW_MODELS = {("support", "simulated"), ("groups", "simulated"), ("potential", "simulated")}
+SLOW_MODELS |= {("potential", "parallel"), ("discrete", "parallel")}
 
 
 @pytest.mark.parametrize(
