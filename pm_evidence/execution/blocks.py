@@ -126,6 +126,8 @@ _log = logging.getLogger("pymc.pm_evidence")
 _MAX_TRIES = 3
 # Time between two checks of the futures by the main thread, which handles Ctrl-C in between.
 _POLL_SECONDS = 0.5
+# After so many checks without a result, a pool may wait for one that will never come.
+_MAX_SILENT = 10
 
 
 class Stopped(Exception):
@@ -250,8 +252,12 @@ def _run_elsewhere(
     try:
         for block in range(len(tasks)):
             sent.send(block)
+        n_silent = 0
         while sent.futures:
             finished, _ = wait(sent.futures, timeout=_POLL_SECONDS, return_when=FIRST)
+            n_silent = 0 if finished else n_silent + 1
+            if n_silent > _MAX_SILENT and _hangs(executor):
+                raise BrokenExecutor
             for future in finished:
                 block = sent.futures[future]
                 outcome = sent.outcome(future)
@@ -280,6 +286,23 @@ def _run_elsewhere(
     finally:
         for future in sent.futures:
             future.cancel()
+
+
+def _hangs(executor: Executor) -> bool:
+    """Return whether a worker of a process pool died while it sent its result, and end the pool.
+
+    The pool waits for the rest of that result, and the other workers for their turn to send
+    theirs. Without workers and without its own end of the pipe, the pool sees that it is broken.
+    """
+    processes = [*(getattr(executor, "_processes", None) or {}).values()]
+    if all(process.exitcode in (None, 0) for process in processes):
+        return False
+    for process in processes:
+        process.kill()
+    writer = getattr(getattr(executor, "_result_queue", None), "_writer", None)
+    if writer is not None:
+        writer.close()
+    return True
 
 
 @dataclass

@@ -210,3 +210,18 @@ def test_no_support():
     found = bar([INF, INF], [0.0, 1.0])
     assert found.value == -INF and np.isnan(found.mcse) and np.isnan(found.lower)
     assert found.status == "no_support" and "more stages" in found.message
+
+
+@pytest.mark.parametrize(
+    ("sd", "n", "shift"), [(0.5, 400, 0.5), (1.0, 400, 0.5), (1.0, 50, 2.0), (2.0, 2000, 1.0)]
+)
+def test_shifted_reverse_work_is_noticed(sd, n, shift):
+    """Planted error: reverse runs from the wrong place do more work. 50 pairs, seed 19."""
+    rng = np.random.default_rng(19)
+    found = []
+    for _ in range(50):
+        forward, reverse = gaussian_pair(rng, sd, n)
+        found.append(bar(forward, reverse + shift))
+    assert sum(estimate.status == "inconsistent" for estimate in found) >= 45
+    noticed = next(estimate for estimate in found if estimate.status == "inconsistent")
+    assert "contradict each other" in noticed.message and "reverse_start=" in noticed.message

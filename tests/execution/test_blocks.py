@@ -4,8 +4,9 @@ import logging
 import multiprocessing
 import os
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -223,3 +224,60 @@ def test_error_that_cannot_be_sent_back(pool, log):
 
 
 # --- a worker that dies while it sends its result ---
+
+
+class Waiting:
+    """A process pool that waits for the rest of a result, as far as blocks see it."""
+
+    def __init__(self, exitcode):
+        self.killed, self.futures = [], []
+        self._processes = {1: self.process(exitcode), 2: self.process(None)}
+        self._result_queue = SimpleNamespace(_writer=SimpleNamespace(close=self.close))
+        self.closed = False
+
+    def process(self, exitcode):
+        return SimpleNamespace(exitcode=exitcode, kill=lambda: self.killed.append(exitcode))
+
+    def close(self):
+        self.closed = True
+
+    def submit(self, function, *arguments):
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+def test_a_pool_that_waits_for_a_dead_worker_is_ended(monkeypatch, log):
+    """The pool itself would wait for ever; the blocks run in this process instead."""
+    monkeypatch.setattr(blocks, "_POLL_SECONDS", 1e-3)
+    waiting = Waiting(exitcode=-9)
+    found = run_blocks(numbered(tasks.square, 3), cores=1, executor=waiting)
+    assert found == SQUARES[:3] and "broke the pool" in log.text
+    assert len(waiting.killed) == 2 and waiting.closed
+    assert all(future.cancelled() for future in waiting.futures)
+
+
+def test_a_pool_whose_workers_live_or_ended_well_is_waited_for():
+    """A worker that ended after its last task has the exit code 0."""
+    for exitcode in (None, 0):
+        waiting = Waiting(exitcode)
+        assert not blocks._hangs(waiting)
+        assert not waiting.killed and not waiting.closed
+    assert not blocks._hangs(ThreadPoolExecutor(1))
+
+
+def test_interrupt_leaves_the_executor_running():
+    def done(block, record):
+        raise KeyboardInterrupt
+
+    with ThreadPoolExecutor(2) as executor:
+        with pytest.raises(KeyboardInterrupt):
+            run_blocks(numbered(tasks.square, 7), cores=1, executor=executor, done=done)
+        assert executor.submit(pow, 2, 3).result() == 8
+
+
+def test_error_of_a_block_is_not_tried_again():
+    """It would fail again: only the loss of a worker is bad luck."""
+    executor = Lossy(0)
+    with pytest.raises(NumericalError):
+        run_blocks(numbered(tasks.broken, 7), cores=1, executor=executor)
+    assert executor.tries[3] == 1

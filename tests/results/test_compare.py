@@ -265,3 +265,13 @@ def test_intervals_of_differences_have_the_degrees_of_freedom_of_welch():
     dof = 0.25**2 / (0.09**2 / 3.0 + 0.16**2 / 5.0)
     half = stats.t.ppf(0.975, dof) * 0.5
     np.testing.assert_allclose([result.lower, result.upper], [1.0 - half, 1.0 + half], rtol=1e-10)
+
+
+def test_a_planted_fingerprint_is_refused():
+    """The data beside the evidence decide, and without them what is stored of them."""
+    wrong = make_tree(-2.0)
+    wrong["log_evidence"].attrs["fingerprint"] = "0" * 64
+    with pytest.raises(ValueError, match=r"models\['wrong'\] must hold the observed data that its"):
+        compare({"right": make_tree(-1.0), "wrong": wrong})
+    with pytest.raises(ValueError, match=r"\{'right'\} from \{'wrong'\}"):
+        compare({"right": make_tree(-1.0), "wrong": wrong.drop_nodes("observed_data")})

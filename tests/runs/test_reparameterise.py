@@ -12,6 +12,7 @@ from pm_evidence.execution.display import Display
 from pm_evidence.runs import reparameterise
 from pm_evidence.runs.reparameterise import with_coordinates
 from pm_evidence.runs.rounds import Run
+from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
 from tests.models import shared
@@ -110,3 +111,11 @@ def test_the_pilot_is_counted(model, result):
         RunRecord("smc", np.array([0.0, 1.0]), {}, facts=Facts(n_evaluations=5))
     )
     assert record.facts.n_evaluations == 5 + choice.n_evaluations
+
+
+@pytest.mark.slow
+def test_a_wrong_jacobian_is_seen(monkeypatch):
+    """The test above would pass for any density."""
+    monkeypatch.setattr(coordinates, "_summed", lambda graph, _: 0.9 * 8 * graph.sum())
+    forced(monkeypatch, 0.3)
+    assert distance(sample(SCHOOLS.build())) > ERRORS
