@@ -106,7 +106,8 @@ def survey(
     more_peaks = scout.exchange(draws, rng)
     scout.afford()
     scout.scan(rng)
-    if scout.afford():  # there may be a third mode, which has less of the prior in its basin
+    if scout.has_several_modes():  # a third one may have less of the prior in its basin
+        scout.afford()
         scout.scan(rng)
     while scout.climbed < _SHARE_OF_ASCENTS * scout.budget:
         scout.batch(draws, visited, rng)
@@ -145,11 +146,10 @@ class _Scout:
         """Number of values for probes, before what a larger budget asks for."""
         return _PROBES * self.budget * min(self.budget / USUAL_BUDGET, 1.0)
 
-    def afford(self) -> bool:
-        """Raise the budget to the usual one if there are several modes; return if it is raised."""
-        raised = self.budget < USUAL_BUDGET and self.has_several_modes()
-        self.budget = USUAL_BUDGET if raised else self.budget
-        return raised
+    def afford(self) -> None:
+        """Raise the budget to the usual one if there are several modes."""
+        if self.budget < USUAL_BUDGET and self.has_several_modes():
+            self.budget = USUAL_BUDGET
 
     def climb(self, start: Floats, most: int, level: Floats | None = None) -> Climbs:
         """Climb from some points and record the peaks."""
