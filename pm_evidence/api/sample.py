@@ -43,6 +43,7 @@ from pm_evidence.runs.evaluators import expected_evaluations, model_target
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.normalise import over_prior
+from pm_evidence.runs.plates import plate_target
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -72,6 +73,7 @@ def sample_evidence(
     path: str | Path = "auto",
     potentials: str = "likelihood",
     reparameterise: bool = True,
+    marginalise: bool | str = "auto",
     backend: str = "auto",
     cores: int | None = None,
     executor: Executor | None = None,
@@ -262,7 +264,12 @@ def sample_evidence(
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
     with rows, kept, Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
+            integrated = _integrated(given, marginalise, moved and n < inf, backend, potentials)
+            main, prior = (
+                (integrated, None)
+                if integrated is not None
+                else _targets(given, potentials, for_compiler, moved, backend, n)
+            )
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         if open_routes and has_routes(main):
@@ -349,6 +356,16 @@ def _is_moved(
     check_flag("reparameterise", reparameterise)
     own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
     return reparameterise and not own and not in_own_coordinates(reference)
+
+
+def _integrated(
+    given: Any, marginalise: bool | str, free: bool, backend: str, potentials: str
+) -> Any:
+    """Return the target of a model whose local variables are integrated, or None."""
+    usual = backend in ("auto", "numpy") and (potentials == "likelihood" or not given.potentials)
+    if is_native(given) or not (free and usual):
+        return None
+    return plate_target(given, marginalise)
 
 
 def _targets(

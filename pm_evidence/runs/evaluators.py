@@ -18,6 +18,7 @@ from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.plates.target import PlateTarget
 
 __all__ = ["ANNEALING", "compiled_if_long", "expected_evaluations", "model_target"]
 
@@ -80,7 +81,8 @@ def model_target(
 
 def compiled_if_long(target: Any, n_evaluations: float) -> Any:
     """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
-    if getattr(target, "backend", None) != "numpy" or _is_short(target, n_evaluations):
+    is_numpy = getattr(target, "backend", None) == "numpy" and not isinstance(target, PlateTarget)
+    if not is_numpy or _is_short(target, n_evaluations):
         return target
     compiled: Any = target_of(
         target.model,

@@ -198,6 +198,8 @@ def _product(
         return None
     matrix = matrix if right else matrix.T
     columns = variable if variable.ndim == 1 or right else variable.T
+    if np.count_nonzero(matrix) > 0.5 * matrix.size and matrix.shape[1] > 2:
+        return None  # nearly every element meets every other
     rows, used = np.nonzero(matrix)
     if not rows.size:
         return np.full(shape, -1)

@@ -104,6 +104,9 @@ def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Struc
     reading = _Reading(model, layout, terms, point)
     reasons, found = dict[str, str](), list[tuple[int, int]]()
     for k, variable in enumerate(layout.variables):
+        if variable.size < FEWEST:
+            reasons[variable.name] = f"it has {_counted(variable.size, 'element')}"
+            continue
         plates, why = reading.plates([k])
         if why:
             reasons[variable.name] = why
@@ -212,11 +215,15 @@ class _Reading:
         self, pairs: Labels, where: dict[int, str], n: int, largest: int | None = None
     ) -> str:
         if not len(pairs):
-            return "it has one element" if n == 1 else f"it has {n} elements"
+            return f"it has {_counted(n, 'element')}"
         operation = where[int(pairs[0, 0])]
         if largest is None:
             return f"its elements meet in the operation {operation}"
         return f"{largest} coordinates meet in the operation {operation}"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"one {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def _support(rv: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:

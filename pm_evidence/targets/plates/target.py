@@ -1,0 +1,240 @@
+"""A PyMC model as a target over its global variables, with the local ones integrated."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
+
+from pm_evidence.targets.compile.numpy_density import NumpyDensity, numpy_density
+from pm_evidence.targets.layout import FlatVariable, Layout
+from pm_evidence.targets.model.log_density import DensityGraphs, gradient_graphs
+from pm_evidence.targets.model.prior import without_overflow
+from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.plates.integrals import Quadrature, drawn, gradient_of, rule_of
+from pm_evidence.targets.plates.programs import PlateProgram
+from pm_evidence.targets.plates.structure import Structure, structure_of
+
+Floats = NDArray[np.float64]
+
+# Numbers that all operations together give for the points and nodes that are evaluated at once.
+_LARGEST = 2**20
+# Prior draws are made in portions of at most so many numbers.
+_PORTION = 2**24
+
+
+class PlateTarget(PyMCTarget):
+    """The posterior of the global variables of a PyMC model, whose local ones are integrated.
+
+    The likelihood is that of the global variables: the integral of prior and likelihood of the
+    local ones, one element after the other. Draws of the local variables are made from their
+    distribution given the global ones when results are asked for.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        A model with plates; see ``structure_of``.
+    full : PyMCTarget, optional
+        The target of all variables, if it is there.
+
+    Attributes
+    ----------
+    structure : Structure
+        Which variables are local.
+    every : Layout
+        Position of all free variables, local ones included.
+    rules : list
+        How the elements of each plate are integrated.
+    """
+
+    def __init__(self, model: pm.Model, *, full: PyMCTarget | None = None) -> None:
+        self._full = PyMCTarget(model, backend="numpy") if full is None else full
+        super().__init__(model, backend="numpy")
+        self.every = self._full.layout
+        points = _typical(self._full)
+        self._point = self.every.split(points[0])
+        self.structure = structure_of(model, self.every, self._point)
+        self._restrict()
+        first, programs = 0, list[PlateProgram]()
+        for plate in self.structure.plates:
+            programs.append(PlateProgram(model, self.structure, plate, first, self._point))
+            first += plate.n_elements
+        self.rules = [rule_of(program, points[:4]) for program in programs]
+
+    def _restrict(self) -> None:
+        """Keep the positions of the global variables alone."""
+        local = set(self.structure.local)
+        kept = [v for v in self.every.variables if v.name not in local]
+        self.positions = self.every.positions_of(kept)
+        self.layout = Layout.of(
+            [v.shape for v in kept], [v.name for v in kept], [v.dtype for v in kept]
+        )
+        self.n_dim = self.layout.size
+        full = self._full
+        self._keeps_support = full._keeps_support[self.positions]
+        discrete = np.isin(self.positions, full.discrete)
+        self.continuous, self.discrete = np.flatnonzero(~discrete), np.flatnonzero(discrete)
+        own = np.isin(full.discrete, self.positions)
+        self.lower, self.upper = full.lower[own], full.upper[own]
+        self.period = full.period[self.positions]
+
+    def _prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        size = max(_PORTION // max(self.every.size, 1), 1)
+        numbers = [min(size, n - k) for k in range(0, max(n, 1), size)]
+        seeds = [seed] if len(numbers) == 1 else seed.spawn(len(numbers))
+        parts = [
+            self._prior.draw(m, s)[:, self.positions] for m, s in zip(numbers, seeds, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
+        """Return ``n`` prior draws of the global variables; see ``PyMCTarget``."""
+        return without_overflow(self._prior_points(n, seed), self._keeps_support)
+
+    # densities ------------------------------------------------------------------------------
+
+    def _new_graphs(self) -> DensityGraphs:
+        """Return log prior and log likelihood of terms without local variables, as graphs."""
+        local = set(self.structure.local)
+        parts, fixed = list[Variable](), dict[Variable, Variable]()
+        terms = self.structure.terms
+        for part, variable, value in zip(
+            terms.parts, self.every.variables, self._point, strict=True
+        ):
+            if variable.name in local:
+                fixed[part] = pt.constant(value)
+            else:
+                parts.append(part)
+        sums = {True: pt.constant(0.0), False: pt.constant(0.0)}
+        for term, labels in zip(terms.terms, self.structure.labels, strict=True):
+            rest = np.flatnonzero(labels.ravel() < 0)
+            if not rest.size:
+                continue
+            graph = term.graph if rest.size == labels.size else term.graph.ravel()[rest]
+            sums[term.is_prior] = sums[term.is_prior] + graph.sum()
+        graphs = clone_replace([sums[True], sums[False]], fixed, rebuild_strict=False)
+        return DensityGraphs(parts, graphs, [])
+
+    @cached_property
+    def differentiable(self) -> NumpyDensity | None:  # type: ignore[override]
+        """Log prior and log likelihood of the global variables, with gradients."""
+        if not self.n_dim:
+            return None
+        graphs = self.graphs()
+        gradient = gradient_graphs(graphs)
+        if gradient is None:
+            return None
+        return self._with_plates(numpy_density(graphs.parts, graphs.log_density, gradient))
+
+    @cached_property
+    def density(self) -> NumpyDensity:  # type: ignore[override]
+        """Log prior and log likelihood of the global variables, without gradients."""
+        graphs = self.graphs()
+        return self._with_plates(numpy_density(graphs.parts, graphs.log_density, None))
+
+    def _with_plates(self, of_rest: NumpyDensity) -> NumpyDensity:
+        """Return a density with the log integrals of all elements added to the log likelihood."""
+        n_numbers = max(rule.program.n_numbers for rule in self.rules)
+        evaluated = _WithPlates(of_rest.function, self.rules, self.positions, self.every.size)
+        return replace(
+            of_rest,
+            function=evaluated,
+            n_rows=max(_LARGEST // (32 * n_numbers), 1),
+            n_numbers=of_rest.n_numbers + 100 * n_numbers,
+        )
+
+    is_log_concave = False  # type: ignore[assignment]
+    hyperparameters = None  # type: ignore[assignment]
+
+    def compiled_for(self) -> dict[str, str]:
+        """Return what evaluates the densities, and which variables are integrated."""
+        return {"backend": "numpy", "marginalised": ", ".join(self.structure.local)}
+
+    # results --------------------------------------------------------------------------------
+
+    def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
+        """Return posterior draws as points of the global variables; see ``PyMCTarget``."""
+        return self._full.rows_of(draws, parameter)[:, self.positions]
+
+    def posterior(self, draws: Floats) -> dict[str, NDArray[Any]]:
+        """Return free variables and deterministics by name, each of shape ``(n, ...)``.
+
+        The local ones are drawn given the global ones; the same points give the same draws.
+        """
+        return self._full.posterior(self.with_local(draws))
+
+    def with_local(self, draws: Floats) -> Floats:
+        """Return points of all variables, with draws of the local ones given the global ones."""
+        x = _completed(draws, self.positions, self.every.size)
+        digest = hashlib.sha256(np.ascontiguousarray(draws).tobytes()).digest()
+        rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
+        n_rows = max(_LARGEST // (32 * max(r.program.n_numbers for r in self.rules)), 1)
+        for k in range(0, len(x), n_rows):
+            block = x[k : k + n_rows]
+            for rule in self.rules:
+                for rows, found in rule.integrate(block):
+                    values = drawn(found, rule, rng)
+                    block[rows[:, None, None], rule.program.plate.positions] = values
+        return x
+
+    def describe(self, x: Floats, limit: int = 6) -> str:
+        """Return a point as text, on the constrained scale, for messages."""
+        values = self._full.constrained.values(
+            _completed(x[None, :], self.positions, self.every.size, self._point)
+        )
+        names = [v.name for v in self.layout.variables]
+        shown = [f"{name}={np.round(values[name][0], 4).tolist()}" for name in names[:limit]]
+        return "{" + ", ".join(shown) + (", ..." if len(names) > limit else "") + "}"
+
+
+@dataclass(frozen=True, eq=False)
+class _WithPlates:
+    """The log densities of the rest, and the log integrals of all elements, as a function."""
+
+    rest: Any
+    rules: list[Any]
+    positions: NDArray[np.int64]
+    size: int
+
+    def __call__(self, x: Floats, arrays: Any, with_gradient: bool) -> tuple[Floats, Floats | None]:
+        values, gradient = self.rest(x, arrays, with_gradient)
+        values = np.array(values)
+        possible = np.flatnonzero(np.isfinite(values).all(axis=1))
+        every = _completed(x[possible], self.positions, self.size)
+        with np.errstate(all="ignore"):
+            for rule in self.rules:
+                for rows, found in rule.integrate(every) if len(every) else []:
+                    values[possible[rows], 1] += found.log_integral.sum(axis=1)
+                    if gradient is not None:
+                        slope = gradient_of(rule.program, every[rows], found)
+                        gradient[possible[rows], 1] += slope[:, self.positions]
+        return values, gradient
+
+
+def _completed(
+    x: Floats, positions: NDArray[np.int64], size: int, point: Any = None
+) -> Floats:
+    """Return points of all variables from those of the global ones."""
+    every = np.zeros((len(x), size))
+    if point is not None:
+        every[:] = np.concatenate([np.ravel(value) for value in point])
+    every[:, positions] = x
+    return every
+
+
+def _typical(target: PyMCTarget) -> Floats:
+    """Return prior draws with a finite density where there are some, shape ``(n, n_dim)``."""
+    with quietly():
+        x = target.finite_prior_points(16, np.random.SeedSequence(16))
+    return x
+
+
+__all__ = ["FlatVariable", "PlateTarget", "Structure", "structure_of", "Quadrature"]
