@@ -18,10 +18,11 @@ from pm_evidence.targets.layout import FlatVariable, Layout
 from pm_evidence.targets.model.log_density import DensityGraphs, gradient_graphs
 from pm_evidence.targets.model.prior import without_overflow
 from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.plates.integrals import Quadrature, drawn, gradient_of, rule_of
+from pm_evidence.targets.plates.integrals import drawn, gradient_of, rule_of
 from pm_evidence.targets.plates.programs import PlateProgram
-from pm_evidence.targets.plates.structure import Structure, structure_of
+from pm_evidence.targets.plates.structure import structure_of
 
 Floats = NDArray[np.float64]
 
@@ -151,8 +152,35 @@ class PlateTarget(PyMCTarget):
             n_numbers=of_rest.n_numbers + 100 * n_numbers,
         )
 
-    is_log_concave = False  # type: ignore[assignment]
-    hyperparameters = None  # type: ignore[assignment]
+    @cached_property
+    def is_log_concave(self) -> bool:  # type: ignore[override]
+        """Whether the density of all variables is log-concave: then so are its marginals."""
+        return not self._full.discrete.size and self._full.is_log_concave
+
+    @cached_property
+    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:  # type: ignore[override]
+        """Global variables given which the density of the others is log-concave; see above.
+
+        A marginal of a log-concave density is log-concave (Prekopa 1973).
+        """
+        if self._full.discrete.size or self._full.period.any():
+            return None
+        form = self._reparameterised
+        found = None if form.factors else form.hyperparameters
+        names = {v.name for v in self.layout.variables}
+        if found is None or not names.issuperset(v.name for v in found):
+            return None
+        chosen = {v.name for v in found}
+        return tuple(v for v in self.layout.variables if v.name in chosen)
+
+    @cached_property
+    def is_concave_in_hyperparameters(self) -> bool:  # type: ignore[override]
+        """Whether the density of all variables is log-concave in them, with centred effects."""
+        return self._reparameterised.is_concave_in_hyperparameters
+
+    @cached_property
+    def _reparameterised(self) -> ReparameterisedTarget:
+        return ReparameterisedTarget(self.model, backend="numpy")
 
     def compiled_for(self) -> dict[str, str]:
         """Return what evaluates the densities, and which variables are integrated."""
@@ -236,5 +264,3 @@ def _typical(target: PyMCTarget) -> Floats:
         x = target.finite_prior_points(16, np.random.SeedSequence(16))
     return x
 
-
-__all__ = ["FlatVariable", "PlateTarget", "Structure", "structure_of", "Quadrature"]
