@@ -31,7 +31,7 @@ from pm_evidence.targets.compile.numpy_ops import numpy_form
 Labels = NDArray[np.int64]
 
 # Operations whose first input is moved about as the others say.
-_MOVES = (
+MOVES = (
     DimShuffle,
     Reshape,
     Subtensor,
@@ -124,7 +124,7 @@ def _propagated(
         axes = tuple(range(np.ndim(inputs[0]))) if op.axis is None else tuple(op.axis)
         assert labels[0] is not None
         return [_reduced(labels[0], axes, met)]
-    if isinstance(op, _MOVES) and labels[0] is not None and all(fixed[1:]):
+    if isinstance(op, MOVES) and labels[0] is not None and all(fixed[1:]):
         return [_moved(node, [labels[0], *inputs[1:]])]
     if isinstance(op, AdvancedSubtensor) and labels[0] is None:
         return [_together([each for each in labels if each is not None], shapes[0], met)]

@@ -19,6 +19,7 @@ from pm_evidence.targets.compile.graph import shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
 from pm_evidence.targets.layout import FlatVariable, Layout
 from pm_evidence.targets.model.quiet import quietly
+from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.structure import Plate, Structure
 
 Floats = NDArray[np.float64]
@@ -86,6 +87,8 @@ class PlateProgram:
 
     Attributes
     ----------
+    is_quadratic : bool
+        Whether the log density of every element is quadratic in its coordinates.
     is_heavy : bool
         Whether the prior of a coordinate has heavy tails.
     n_numbers : int
@@ -111,6 +114,8 @@ class PlateProgram:
         self._is_local = [v.name in local for v in self.layout.variables]
         graphs, self._sums = _terms_of_plate(structure, first, plate.n_elements)
         parts = structure.terms.parts
+        of_plate = [p for p, v in zip(parts, self.layout.variables, strict=True) if v.name in plate.names]
+        self.is_quadratic = are_quadratic(graphs, of_plate)
         self._many = [
             pt.TensorType("float64", shape=(None, None if is_local else 1, *part.type.shape))()
             for part, is_local in zip(parts, self._is_local, strict=True)

@@ -18,7 +18,7 @@ from pm_evidence.targets.plates.terms import Terms, terms_of
 # Largest number of continuous coordinates, and of joint states, of an element.
 MOST_CONTINUOUS, MOST_STATES = 1, 256
 # Fewest elements of a plate.
-FEWEST = 3
+FEWEST = 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,9 @@ from pm_evidence.targets.model.prior import without_overflow
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.plates.integrals import drawn, gradient_of, rule_of
+from pm_evidence.targets.plates.integrals import drawn, gradient_of
 from pm_evidence.targets.plates.programs import PlateProgram
+from pm_evidence.targets.plates.quadrature import rule_of
 from pm_evidence.targets.plates.structure import structure_of
 
 Floats = NDArray[np.float64]
