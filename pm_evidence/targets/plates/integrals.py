@@ -5,7 +5,7 @@ sum with the weight of each node. The weights give the gradient by Fisher's iden
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,11 @@ class Rule(Protocol):
     """How the elements of a plate are integrated."""
 
     program: PlateProgram
+
+    @property
+    def n_nodes(self) -> int:
+        """About how many nodes an integral takes, each of which costs an evaluation."""
+        ...
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return nodes for the rows of ``x``, in groups of rows."""
@@ -99,6 +104,11 @@ class Sum:
             rest = rest // sizes[:, c]
         return cls(program, values, lacks)
 
+    @property
+    def n_nodes(self) -> int:
+        """Number of joint values."""
+        return len(self.values)
+
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return all values with their shares."""
         nodes = np.broadcast_to(self.values, (len(x), *self.values.shape))
@@ -116,6 +126,7 @@ class Counts:
     """
 
     program: PlateProgram
+    n_nodes: ClassVar[int] = 2 * _COUNTS
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return counts with their shares."""
@@ -153,6 +164,7 @@ class NormalRule:
     """
 
     program: PlateProgram
+    n_nodes: ClassVar[int] = 6
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return two nodes, of equal weights, about the mean of every element."""

@@ -53,6 +53,11 @@ class Quadrature:
     program: PlateProgram
     n_scanned: int = _SCANNED
 
+    @property
+    def n_nodes(self) -> int:
+        """About how many nodes an integral takes."""
+        return self.n_scanned + 2 * _NODES
+
     def resolving(self, points: Floats) -> "Quadrature":
         """Return the rule with a scan that is fine enough for all modes at some points.
 

@@ -101,6 +101,11 @@ class PlateTarget(PyMCTarget):
         """Return ``n`` prior draws of the global variables; see ``PyMCTarget``."""
         return without_overflow(self._prior_points(n, seed), self._keeps_support)
 
+    @cached_property
+    def n_numbers(self) -> int:  # type: ignore[override]
+        """Number of data and constants that an evaluation reads, once for every node."""
+        return self._full.n_numbers * max(rule.n_nodes for rule in self.rules)
+
     # densities ------------------------------------------------------------------------------
 
     def _new_graphs(self) -> DensityGraphs:
@@ -150,7 +155,8 @@ class PlateTarget(PyMCTarget):
             of_rest,
             function=evaluated,
             n_rows=max(_LARGEST // (32 * n_numbers), 1),
-            n_numbers=of_rest.n_numbers + 100 * n_numbers,
+            n_numbers=of_rest.n_numbers
+            + sum(rule.n_nodes * rule.program.n_numbers for rule in self.rules),
         )
 
     @cached_property
