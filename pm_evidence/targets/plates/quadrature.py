@@ -22,9 +22,12 @@ Found = list[tuple[NDArray[np.int64], Nodes]]
 # rule over the interval in which the density exceeds exp(-_DEEP) of its peak. For a normal density
 # these are seven deviations on both sides, with steps of 0.6.
 _SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 25, 25.0
-# Largest change of an integral by the halving of the number of nodes, in nats; gradients use half
-# of them if it is smaller than the second. Derivatives are taken from differences of gradients.
-_TOLERANCE, _ENOUGH = 1e-4, 3e-6
+# Largest change of an integral by halving the number of nodes, and largest error, in nats: small,
+# because derivatives are taken from differences of gradients. These use half of the nodes where the
+# change is smaller than the last number.
+_CHANGE, _TOLERANCE, _ENOUGH = 1e-2, 1e-7, 3e-6
+# Difference of integrals between scans of different fineness that shows a missed mode, in nats.
+_MISSED = 1e-3
 # Most nodes, and most steps, before the interval is divided.
 _MOST_NODES, _MOST_STEPS = 100, 40
 # Nodes of a part of a divided interval, most parts, and the error in nats that is aimed at.
@@ -39,8 +42,8 @@ class Quadrature:
 
     A scan over the prior finds this interval, which grows or shrinks until it holds the density.
     The error of the trapezoidal rule falls exponentially with the number of nodes for smooth
-    densities, and is less than the change by halving this number. Where the change stays large,
-    as with a narrow mode beside a wide one, the interval is divided again and again.
+    densities. By halving this number once and twice, one sees how fast. Where the error stays
+    large, as with a narrow mode beside a wide one, the interval is divided again and again.
 
     Parameters
     ----------
@@ -72,7 +75,7 @@ class Quadrature:
         while rule.n_scanned < n_fine:
             with np.errstate(all="ignore"):
                 change = np.abs(rule.log_integrals(points) - fine)
-            if not (change > 10 * _TOLERANCE).any():
+            if not (change > _MISSED).any():
                 break
             rule = replace(rule, n_scanned=4 * rule.n_scanned - 3)
         return rule
@@ -207,6 +210,7 @@ class _Scan:
     total: Floats
     share: Floats
     change: Floats
+    error: Floats
     at_low: NDArray[np.bool_]
     at_high: NDArray[np.bool_]
 
@@ -219,17 +223,19 @@ class _Scan:
         z = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, m)[:, None]
         u, log_terms = rule.at(x, location, scale, z)
         total, share = weights(log_terms)
-        change = np.abs(2.0 * share[:, ::2].sum(axis=1) - 1.0)
+        change, former = (np.abs(k * share[:, ::k].sum(axis=1) - 1.0) for k in (2, 4))
+        error = change**2 / np.maximum(np.maximum(former, change), 1e-300)
         with np.errstate(all="ignore"):
             ends = log_terms[:, [0, -1]] - log_terms.max(axis=1, keepdims=True) > 2.0 - _DEEP
         total = total + np.log((high - low) / (m - 1))
-        return cls(rule, location, scale, z, u, log_terms, total, share, change, ends[:, 0], ends[:, 1])
+        ends_at = ends[:, 0], ends[:, 1]
+        return cls(rule, location, scale, z, u, log_terms, total, share, change, error, *ends_at)
 
     @property
     def settled(self) -> NDArray[np.bool_]:
         """Which elements need no further step, shape ``(n, n_elements)``."""
-        good = (self.change < _TOLERANCE) & ~self.at_low & ~self.at_high
-        return good | ~np.isfinite(self.total)
+        good = (self.change < _CHANGE) & (self.error < _TOLERANCE)
+        return (good & ~self.at_low & ~self.at_high) | ~np.isfinite(self.total)
 
     def take(self, rows: NDArray[np.bool_]) -> "_Scan":
         """Return some rows."""
@@ -241,7 +247,7 @@ class _Scan:
         part = self.take(rows)
         log_density = self.rule.per_value(part.u, part.log_terms, part.scale, part.location)
         halved = bool(self.z.shape[1] % 2 and (part.change < _ENOUGH).all())
-        return Nodes(part.total, part.change**2, part.u[..., None], part.share, log_density, halved)
+        return Nodes(part.total, part.error, part.u[..., None], part.share, log_density, halved)
 
     def narrowed(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Return the ends of the interval for the next step, and where it is another one."""
@@ -254,11 +260,19 @@ class _Scan:
         width = high - low
         start = self._crossing(level, first, -1)
         stop = self._crossing(level, last, 1)
-        start = np.where(self.at_low, low - width, start)
-        stop = np.where(self.at_high, high + width, stop)
+        start = np.where(self.at_low, low - self._further(level[:, 0], level[:, 1]), start)
+        stop = np.where(self.at_high, high + self._further(level[:, -1], level[:, -2]), stop)
         other = (stop - start < 0.75 * width) | self.at_low | self.at_high
         settled = self.settled
         return np.where(settled, low, start), np.where(settled, high, stop), other
+
+    def _further(self, end: Floats, before: Floats) -> Floats:
+        """Return how far beyond an end the density becomes negligible, at most once the width."""
+        width = self.z[:, -1] - self.z[:, 0]
+        with np.errstate(all="ignore"):
+            steps = 1.2 * end / (before - end)
+        share = np.where(steps > 0.0, (steps + 1.0) / (self.z.shape[1] - 1), 1.0)
+        return width * np.minimum(np.where(np.isfinite(share), share, 1.0), 1.0)
 
     def _crossing(self, level: Floats, k: NDArray[np.int64], step: int) -> Floats:
         """Return where the density becomes negligible beyond the last node where it is not.
