@@ -25,7 +25,7 @@ _SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 25, 25.0
 # Largest change of an integral by halving the number of nodes, and largest error, in nats: small,
 # because derivatives are taken from differences of gradients. These use half of the nodes where the
 # change is smaller than the last number.
-_CHANGE, _TOLERANCE, _ENOUGH = 1e-2, 1e-7, 3e-6
+_CHANGE, _TOLERANCE, _ENOUGH = 1e-2, 1e-6, 3e-6
 # Difference of integrals between scans of different fineness that shows a missed mode, in nats.
 _MISSED = 1e-3
 # Most nodes, and most steps, before the interval is divided.
@@ -270,8 +270,8 @@ class _Scan:
         """Return how far beyond an end the density becomes negligible, at most once the width."""
         width = self.z[:, -1] - self.z[:, 0]
         with np.errstate(all="ignore"):
-            steps = 1.2 * end / (before - end)
-        share = np.where(steps > 0.0, (steps + 1.0) / (self.z.shape[1] - 1), 1.0)
+            steps = end / (before - end)
+        share = np.where(steps > 0.0, (steps + 0.1) / (self.z.shape[1] - 1), 1.0)
         return width * np.minimum(np.where(np.isfinite(share), share, 1.0), 1.0)
 
     def _crossing(self, level: Floats, k: NDArray[np.int64], step: int) -> Floats:

@@ -13,7 +13,8 @@ from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
-from pytensor.scalar.basic import AND, Add, Cast, Mul, Neg, Sub
+from pytensor.scalar.basic import AND, GE, LE, Add, Cast, Exp, Mul, Neg, Sub
+from pytensor.scalar.math import Sigmoid, Softplus
 from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import All, Sum
@@ -141,7 +142,7 @@ def _check_by_element(node: Any, inputs: list[Variable]) -> list[Variable] | Non
     if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
         return None
     expression, *conditions = inputs
-    for condition in (c for one in conditions for c in _conditions(one)):
+    for condition in (c for one in conditions for c in _conditions(one) if not _is_certain(c)):
         extra = condition.type.ndim - expression.type.ndim
         if extra > 0:  # parameters of distributions of vectors
             condition = condition.all(axis=tuple(range(-extra, 0)))
@@ -164,6 +165,28 @@ def _conditions(condition: Variable) -> list[Variable]:
     if joins or moved or isinstance(scalar, AND | Cast):
         return [c for v in node.inputs for c in _conditions(v)]
     return [condition]
+
+
+def _is_certain(condition: Variable) -> bool:
+    """Return whether a comparison with 0 or 1 holds for all arguments of an exponential or so."""
+    node = condition.owner
+    if node is None or not isinstance(node.op, Elemwise) or len(node.inputs) != 2:
+        return False
+    inner, bound = map(_bare, node.inputs)
+    if inner.owner is None or not isinstance(inner.owner.op, Elemwise):
+        return False
+    if not (isinstance(bound, Constant) and bound.data.size == 1):
+        return False
+    function, number = inner.owner.op.scalar_op, bound.data.item()
+    if isinstance(node.op.scalar_op, GE):
+        return number <= 0 and isinstance(function, Exp | Sigmoid | Softplus)
+    return isinstance(node.op.scalar_op, LE) and number >= 1 and isinstance(function, Sigmoid)
+
+
+def _bare(variable: Variable) -> Variable:
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return variable
 
 
 def _summands(graph: Variable) -> list[Variable]:
