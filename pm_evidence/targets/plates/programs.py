@@ -1,6 +1,6 @@
 """Log densities of the elements of a plate at many nodes, and their gradients, by NumPy."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,10 @@ from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.structure import Plate, Structure
 
 Floats = NDArray[np.float64]
+
+# Points and nodes are evaluated in blocks for which the largest result of an operation has at most
+# so many numbers, which a processor's cache holds.
+_LARGEST = 2**15
 
 # Distributions whose last two parameters are location and scale of the unconstrained value, and
 # whether their tails are heavy.
@@ -134,7 +138,8 @@ class PlateProgram:
             self._slope, self._slope_arrays = self._program(weights, slopes)
             self._place(model, structure)
         point = [value[None, None] for value in self._fixed]
-        self.n_numbers = sum(self._value.sizes(*point, *self._arrays))
+        sizes = self._value.sizes(*point, *self._arrays)
+        self.n_numbers, self._largest = sum(sizes), max(sizes, default=1)
 
     def _batched(self, parts: Sequence[Variable], graphs: Sequence[Variable]) -> list[Variable]:
         used = set(ancestors(list(graphs)))
@@ -209,6 +214,20 @@ class PlateProgram:
 
     def values(self, x: Floats, nodes: Floats) -> Floats:
         """Return the log density of every element at nodes, shape ``(n, m, n_elements)``."""
+        total = np.empty(nodes.shape[:3])
+        for rows, part in self._blocks(*nodes.shape[:2]):
+            total[rows, part] = self._values(x[rows], nodes[rows, part])
+        return total
+
+    def _blocks(self, n: int, m: int) -> Iterator[tuple[slice, slice]]:
+        """Return rows and nodes that are evaluated together."""
+        most = max(_LARGEST // self._largest, 1)
+        n_rows, n_nodes = max(most // m, 1), min(most, m)
+        for k in range(0, n, n_rows):
+            for j in range(0, m, n_nodes):
+                yield slice(k, k + n_rows), slice(j, j + n_nodes)
+
+    def _values(self, x: Floats, nodes: Floats) -> Floats:
         total = np.zeros(nodes.shape[:3])
         terms = self._value(*self.inputs(x, nodes), *self._arrays)
         with np.errstate(all="ignore"):
@@ -234,6 +253,12 @@ class PlateProgram:
         ndarray, shape (n, n_dim)
             Zero for the local variables.
         """
+        gradient = np.zeros((len(x), self.layout.size))
+        for rows, part in self._blocks(*nodes.shape[:2]):
+            gradient[rows] += self._gradient(x[rows], nodes[rows, part], weight[rows, part])
+        return gradient
+
+    def _gradient(self, x: Floats, nodes: Floats, weight: Floats) -> Floats:
         weights = [summed.spread(weight) for summed in self._sums]
         found = self._slope(*self.inputs(x, nodes), *weights, *self._slope_arrays)
         gradient = np.zeros((len(x), self.layout.size))

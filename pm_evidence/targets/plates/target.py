@@ -27,8 +27,8 @@ from pm_evidence.targets.plates.structure import structure_of
 
 Floats = NDArray[np.float64]
 
-# Numbers that all operations together give for the points and nodes that are evaluated at once.
-_LARGEST = 2**20
+# Points are integrated together that have about so many densities at nodes.
+_LARGEST = 2**18
 # Prior draws are made in portions of at most so many numbers.
 _PORTION = 2**24
 
@@ -149,15 +149,19 @@ class PlateTarget(PyMCTarget):
 
     def _with_plates(self, of_rest: NumpyDensity) -> NumpyDensity:
         """Return a density with the log integrals of all elements added to the log likelihood."""
-        n_numbers = max(rule.program.n_numbers for rule in self.rules)
         evaluated = _WithPlates(of_rest.function, self.rules, self.positions, self.every.size)
         return replace(
             of_rest,
             function=evaluated,
-            n_rows=max(_LARGEST // (32 * n_numbers), 1),
+            n_rows=self._n_rows,
             n_numbers=of_rest.n_numbers
             + sum(rule.n_nodes * rule.program.n_numbers for rule in self.rules),
         )
+
+    @property
+    def _n_rows(self) -> int:
+        sizes = (rule.n_nodes * rule.program.plate.n_elements for rule in self.rules)
+        return max(_LARGEST // max(sizes), 1)
 
     @cached_property
     def is_log_concave(self) -> bool:  # type: ignore[override]
@@ -211,9 +215,8 @@ class PlateTarget(PyMCTarget):
         x = _completed(draws, self.positions, self.every.size)
         digest = hashlib.sha256(np.ascontiguousarray(draws).tobytes()).digest()
         rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
-        n_rows = max(_LARGEST // (32 * max(r.program.n_numbers for r in self.rules)), 1)
-        for k in range(0, len(x), n_rows):
-            block = x[k : k + n_rows]
+        for k in range(0, len(x), self._n_rows):
+            block = x[k : k + self._n_rows]
             for rule in self.rules:
                 for rows, found in rule.integrate(block):
                     values = drawn(found, rule, rng)
