@@ -43,7 +43,7 @@ from pm_evidence.runs.evaluators import expected_evaluations, model_target
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.normalise import over_prior
-from pm_evidence.runs.plates import plate_target
+from pm_evidence.runs.plates import check_marginalise, plate_target, with_integration_error
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -151,6 +151,14 @@ def sample_evidence(
         evidence and posterior draws are those of the model as it is written. The model keeps its
         coordinates if ``kernel`` or ``reference`` is an object of one's own, if data points are
         added one by one, and if a likelihood is estimated.
+    marginalise : {"auto", True, False}
+        Whether variables whose elements are independent given the others, such as counts behind a
+        detection, labels of a mixture or effects of groups, are integrated one element at a time
+        (`structure` shows them). Only the others are then sampled; draws of the integrated ones
+        come from their distribution given these. ``"auto"`` sums discrete variables whenever it
+        can, and integrates continuous ones where the posterior is not known to be log-concave given
+        a few variables, or has more than 3,000 coordinates. The attribute ``marginalised`` of the
+        result names them, and ``integration_error`` is a part of the stated error.
     backend : {"auto", "numpy", "numba", "jax"}
         What evaluates the log densities of a model. ``"numpy"`` needs no compilation and suits
         short runs; the model must have continuous variables only and no loops. ``"numba"`` compiles
@@ -253,6 +261,7 @@ def sample_evidence(
     check_bridge_arguments(chosen, schedule, reference, path, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
+    check_marginalise(marginalise)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     ends = limits(target_mcse, max_time, max_draws, n_draws)
     run = with_journal(_run_of(chosen, size, schedule, cores, executor, ends), given, locals())
@@ -262,14 +271,14 @@ def sample_evidence(
     if compile_kwargs or needs_compiled_code(kernel, chosen.annealer, path, reference):
         n = inf
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
+    prior = None
     with rows, kept, Display(progressbar) as display:
         with display.compiling():
-            integrated = _integrated(given, marginalise, moved and n < inf, backend, potentials)
-            main, prior = (
-                (integrated, None)
-                if integrated is not None
-                else _targets(given, potentials, for_compiler, moved, backend, n)
-            )
+            given_for_all = reparameterise, kernel, reference, chosen, n
+            problem = _not_integrated(given, potentials, backend, *given_for_all)
+            main = plate_target(given, marginalise, problem)
+            if main is None:
+                main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
             main, path = with_path(main, chosen.annealer, path)
         _check_size(main, n_draws, options)
         if open_routes and has_routes(main):
@@ -278,6 +287,7 @@ def sample_evidence(
             run = run if draws else _with_default_draws(run, chosen, main)
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
         posterior = posterior_draws(run, record, evidence)
+        record, evidence = with_integration_error(main, record, evidence, posterior)
         if prior is not None:
             record, evidence = over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
@@ -358,14 +368,29 @@ def _is_moved(
     return reparameterise and not own and not in_own_coordinates(reference)
 
 
-def _integrated(
-    given: Any, marginalise: bool | str, free: bool, backend: str, potentials: str
-) -> Any:
-    """Return the target of a model whose local variables are integrated, or None."""
-    usual = backend in ("auto", "numpy") and (potentials == "likelihood" or not given.potentials)
-    if is_native(given) or not (free and usual):
-        return None
-    return plate_target(given, marginalise)
+def _not_integrated(
+    given: Any,
+    potentials: str,
+    backend: str,
+    reparameterise: bool,
+    kernel: Any,
+    reference: Any,
+    chosen: Sampler,
+    n_evaluations: float,
+) -> str | None:
+    """Return why local variables are not integrated, whatever the model; None if they may be."""
+    if is_native(given):
+        return "the target is no pymc.Model"
+    if potentials == "prior" and given.potentials:
+        return "potentials='prior' normalises the prior of all variables"
+    if backend not in ("auto", "numpy"):
+        return f"backend={backend!r} evaluates all variables"
+    usual = isinstance(reference, str) and reference == "prior" and isinstance(kernel, str)
+    if not (reparameterise and usual):
+        return "reparameterise, kernel or reference belongs to all variables"
+    if n_evaluations == inf or isinstance(chosen, Bridge):
+        return "compile_kwargs, or the method, kernel or path, needs the density of all variables"
+    return None
 
 
 def _targets(

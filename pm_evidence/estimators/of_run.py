@@ -27,6 +27,7 @@ from pm_evidence.estimators.verdicts import (
     beyond_annealing,
     known,
     of_few_values,
+    of_integration,
     of_more_peaks,
     of_noise,
     short_of_target,
@@ -130,6 +131,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         found[0] = short_of_target(found[0], info["short_of"])
     if "stopped_by" in info:
         found[0] = unfinished(found[0], info["stopped_by"], info["target_mcse"])
+    if "integration_error" in info:
+        found = [of_integration(estimate, info["integration_error"]) for estimate in found]
     return [_of_noise(estimate, record) for estimate in found]
 
 

@@ -387,6 +387,10 @@ def _interrupted(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
     return replace(estimate, status=Status.INTERRUPTED, message=message)
 
 
+# Largest error of integrals over local variables with which an estimate is used, in nats.
+_MOST_INTEGRATION_ERROR = 0.1
+
+
 def of_noise(estimate: LogEvidence, facts: Mapping[str, Any]) -> LogEvidence:
     """Return an estimate, as ``"noisy_likelihood"`` if the likelihood is too noisy to trust it.
 
@@ -414,6 +418,29 @@ def of_noise(estimate: LogEvidence, facts: Mapping[str, Any]) -> LogEvidence:
     if estimate.status != Status.OK:
         return replace(estimate, message=f"{estimate.message} In addition, {message}")
     return replace(estimate, status=Status.NOISY_LIKELIHOOD, message=message)
+
+
+def of_integration(estimate: LogEvidence, error: float) -> LogEvidence:
+    """Return an estimate with the error of the integrals over local variables in its own.
+
+    An error of more than 0.1 nats is no error of rounding: finer nodes found a mode that the run
+    has missed.
+
+    Parameters
+    ----------
+    estimate : LogEvidence
+        An estimate of the run.
+    error : float
+        Change of the log likelihood by finer nodes, in nats.
+    """
+    estimate = replace(estimate, mcse=float(np.hypot(estimate.mcse, error)))
+    if error <= _MOST_INTEGRATION_ERROR or estimate.status != Status.OK:
+        return estimate
+    message = (
+        f"finer nodes change the integrals over local variables by {error:.2g} nats: they have "
+        "modes that the nodes of this run have missed. Pass marginalise=False."
+    )
+    return replace(estimate, status=Status.MISSED_MASS, message=message)
 
 
 def times(distance: float, error: float) -> str:

@@ -30,6 +30,7 @@ _log = logging.getLogger("pymc.pm_evidence")
 # it runs, what is shown, how long it may go on, and which groups the result has.
 _OF_NUMBERS = {
     *("method", "draws", "schedule", "kernel", "reference", "path", "potentials", "reparameterise"),
+    "marginalise",
     *("backend", "target_mcse", "max_draws", "compile_kwargs"),
 }
 # Name of the entry that describes the call, and version of all that is stored.

@@ -1,15 +1,37 @@
-"""Whether the local variables of a model are integrated, which is a rule and not a clock."""
+"""Whether the local variables of a model are integrated, and how exactly that was done."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.core.records import LogEvidence, RunRecord
+from pm_evidence.estimators.of_run import estimates
+from pm_evidence.runs.result import PosteriorDraws
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
+from pm_evidence.targets.plates.structure import structure_of_model
 from pm_evidence.targets.plates.target import PlateTarget
 
+# Least number of elements for which continuous variables are integrated without being asked to, and
+# the number of coordinates up to which the approximations of log-concave posteriors are as good.
+_ENOUGH, _MOST_APPROXIMATED = 5, 3000
+# Posterior draws at which finer nodes are tried.
+_CHECKED = 8
 
-def plate_target(model: Any, marginalise: Any) -> PlateTarget | None:
+
+def check_marginalise(marginalise: Any) -> None:
+    """Raise an error unless the argument is ``"auto"``, True or False."""
+    if not isinstance(marginalise, bool) and marginalise != "auto":
+        raise ValueError(
+            f"marginalise must be 'auto', True or False, got {described(marginalise)}; leave it out."
+        )
+
+
+def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarget | None:
     """Return the target of a model whose local variables are integrated, or None.
 
     Parameters
@@ -18,25 +40,81 @@ def plate_target(model: Any, marginalise: Any) -> PlateTarget | None:
         The model.
     marginalise : {"auto", True, False}
         What the user asks for.
+    problem : str or None
+        Why other arguments do not allow it; None if they do.
 
     Raises
     ------
     ModelError
         If it is True and no variable can be integrated.
+
+    Notes
+    -----
+    Discrete variables are summed whenever they can be. Continuous ones are integrated unless the
+    posterior is known to be log-concave given a few variables, because its approximations cost as
+    little. All this is known before the run.
     """
-    if marginalise is False or estimated_variables(model):
+    if marginalise is False:
         return None
-    problem = "it has no local variables"
-    try:
-        target = target_of(model, marginalise=True, backend="numpy")
-        assert isinstance(target, PlateTarget)
-        if target.rules:
-            return target
-    except (NotBatchedError, NotImplementedError) as error:
-        problem = str(error)
+    if problem is None and not estimated_variables(model):
+        try:
+            structure = structure_of_model(model)
+            if marginalise is True or _is_worthwhile(model, structure):
+                target = target_of(model, marginalise=True, backend="numpy")
+                if structure.plates and isinstance(target, PlateTarget):
+                    target.differentiable  # noqa: B018  # raises an error if it is not batched
+                    return target
+            problem = "the model has no such variable"
+        except (NotBatchedError, NotImplementedError) as error:
+            problem = str(error)
     if marginalise == "auto":
         return None
     raise ModelError(
-        "marginalise must be 'auto' or False for a model without variables that can be integrated "
-        f"one element at a time: {problem}. pe.structure(model) says why of each variable."
+        "marginalise must be 'auto' or False where no variable can be integrated one element at a "
+        f"time, got True: {problem or 'a likelihood is estimated'}. pe.structure(model) says why "
+        "of each variable; leave marginalise out."
     )
+
+
+def _is_worthwhile(model: Any, structure: Any) -> bool:
+    """Return whether integrating is expected to cost less than sampling all variables."""
+    if not structure.plates:
+        return False
+    if any(plate.rule != "quadrature" for plate in structure.plates):
+        return True
+    if max(plate.n_elements for plate in structure.plates) < _ENOUGH:
+        return False
+    if structure.layout.size > _MOST_APPROXIMATED:
+        return True
+    full: Any = target_of(model, reparameterise=True, backend="numpy")
+    return full.hyperparameters is None
+
+
+def with_integration_error(
+    target: Any, record: RunRecord, evidence: list[LogEvidence], drawn: PosteriorDraws | None
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with the error of the integrals over local variables.
+
+    Parameters
+    ----------
+    target : Target
+        What was annealed; others than those with integrals are left as they are.
+    record : RunRecord
+        A finished run.
+    evidence : list of LogEvidence
+        Its estimates.
+    drawn : PosteriorDraws or None
+        Posterior draws of the global variables.
+    """
+    if not isinstance(target, PlateTarget):
+        return record, evidence
+    if target.n_dim == 0:
+        x = np.zeros((1, 0))
+    elif drawn is None:
+        return record, evidence
+    else:
+        x = drawn.draws.reshape(-1, target.n_dim)
+    chosen = x[np.unique(np.linspace(0, len(x) - 1, _CHECKED).astype(np.int64))]
+    error = target.integration_error(chosen)
+    record = replace(record, info={**record.info, "integration_error": error})
+    return record, estimates(record)

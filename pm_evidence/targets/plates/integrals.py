@@ -5,7 +5,7 @@ sum with the weight of each node. The weights give the gradient by Fisher's iden
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,10 @@ class Rule(Protocol):
     @property
     def n_nodes(self) -> int:
         """About how many nodes an integral takes, each of which costs an evaluation."""
+        ...
+
+    def finer(self, n_points: int) -> Self:
+        """Return a rule with more nodes, for a test at some points."""
         ...
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
@@ -109,6 +113,10 @@ class Sum:
         """Number of joint values."""
         return len(self.values)
 
+    def finer(self, n_points: int) -> Self:
+        """Return the same rule, which has no error."""
+        return self
+
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return all values with their shares."""
         nodes = np.broadcast_to(self.values, (len(x), *self.values.shape))
@@ -127,6 +135,10 @@ class Counts:
 
     program: PlateProgram
     n_nodes: ClassVar[int] = 2 * _COUNTS
+
+    def finer(self, n_points: int) -> Self:
+        """Return the same rule, which has no error."""
+        return self
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return counts with their shares."""
@@ -165,6 +177,10 @@ class NormalRule:
 
     program: PlateProgram
     n_nodes: ClassVar[int] = 6
+
+    def finer(self, n_points: int) -> Self:
+        """Return the same rule, which has no error."""
+        return self
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return two nodes, of equal weights, about the mean of every element."""
@@ -226,9 +242,11 @@ def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
 
 def _dense(values: Floats, n_between: int = 8) -> Floats:
     """Return values at equal distances with further ones between, by cubic interpolation."""
-    values = np.maximum(values, values.max(axis=1, keepdims=True) - 80.0) if (
-        np.isneginf(values).any()
-    ) else values
+    values = (
+        np.maximum(values, values.max(axis=1, keepdims=True) - 80.0)
+        if (np.isneginf(values).any())
+        else values
+    )
     left, right = values[:, :-1], values[:, 1:]
     before = np.concatenate([2 * left[:, :1] - right[:, :1], left[:, :-1]], axis=1)
     after = np.concatenate([right[:, 1:], 2 * right[:, -1:] - left[:, -1:]], axis=1)

@@ -118,7 +118,9 @@ class PlateProgram:
         self._is_local = [v.name in local for v in self.layout.variables]
         graphs, self._sums = _terms_of_plate(structure, first, plate.n_elements)
         parts = structure.terms.parts
-        of_plate = [p for p, v in zip(parts, self.layout.variables, strict=True) if v.name in plate.names]
+        of_plate = [
+            p for p, v in zip(parts, self.layout.variables, strict=True) if v.name in plate.names
+        ]
         self.is_quadratic = are_quadratic(graphs, of_plate)
         self._many = [
             pt.TensorType("float64", shape=(None, None if is_local else 1, *part.type.shape))()
@@ -129,7 +131,9 @@ class PlateProgram:
             self._value, self._arrays = self._program([], by_node)
             weights = [pt.TensorType("float64", shape=g.type.shape)() for g in by_node]
             total = sum((g * w).sum() for g, w in zip(by_node, weights, strict=True))
-            globals_ = [v for v, is_local in zip(self._many, self._is_local, strict=True) if not is_local]
+            globals_ = [
+                v for v, is_local in zip(self._many, self._is_local, strict=True) if not is_local
+            ]
             slopes = (
                 pt.grad(pm.pytensorf.rewrite_pregrad(total), globals_, disconnected_inputs="ignore")
                 if globals_
@@ -173,7 +177,9 @@ class PlateProgram:
                     middle = transform.forward(middle, *rv.owner.inputs)
                 graphs += [middle.astype("float64"), pt.constant(1.0)]
         graphs = structure.terms.of_model(model, [pt.as_tensor(g) for g in graphs])
-        self._where, self._where_arrays = self._program([], self._batched(structure.terms.parts, graphs))
+        self._where, self._where_arrays = self._program(
+            [], self._batched(structure.terms.parts, graphs)
+        )
 
     # evaluation -------------------------------------------------------------------------------
 
@@ -263,7 +269,8 @@ class PlateProgram:
         found = self._slope(*self.inputs(x, nodes), *weights, *self._slope_arrays)
         gradient = np.zeros((len(x), self.layout.size))
         variables = [
-            v for v, is_local in zip(self.layout.variables, self._is_local, strict=True)
+            v
+            for v, is_local in zip(self.layout.variables, self._is_local, strict=True)
             if not is_local
         ]
         for variable, slope in zip(variables, found, strict=True):

@@ -66,19 +66,24 @@ class Quadrature:
 
         The scan becomes finer until a scan that is as fine as the cost allows finds no more.
         """
-        numbers = max(self.program.n_numbers * len(points), 1)
-        n_fine = int(min(_MOST_SCANNED, _MOST_NUMBERS / numbers)) // 2 * 2 + 1
-        if n_fine <= 2 * self.n_scanned:
+        finest = self.finer(len(points))
+        if finest.n_scanned <= 2 * self.n_scanned:
             return self
-        fine = replace(self, n_scanned=n_fine).log_integrals(points)
+        fine = finest.log_integrals(points)
         rule = self
-        while rule.n_scanned < n_fine:
+        while rule.n_scanned < finest.n_scanned:
             with np.errstate(all="ignore"):
                 change = np.abs(rule.log_integrals(points) - fine)
             if not (change > _MISSED).any():
                 break
             rule = replace(rule, n_scanned=4 * rule.n_scanned - 3)
         return rule
+
+    def finer(self, n_points: int) -> "Quadrature":
+        """Return the rule with a scan that is as fine as its cost at some points allows."""
+        numbers = max(self.program.n_numbers * n_points, 1)
+        most = int(min(_MOST_SCANNED, _MOST_NUMBERS / numbers)) // 4 * 4 + 1
+        return replace(self, n_scanned=max(most, 2 * self.n_scanned - 1))
 
     def log_integrals(self, x: Floats) -> Floats:
         """Return the log integral of every element, shape ``(n, n_elements)``, in nats."""
@@ -158,8 +163,13 @@ class Quadrature:
                 log_error = np.log(np.abs(total - rough)) + top[:, :, 0]
                 log_share = np.log(weight[:, None] * width[:, :, None]) + log_f
             return {
-                "start": start, "width": width, "total": log_total, "error": log_error,
-                "u": u, "log_f": log_f, "log_share": log_share,
+                "start": start,
+                "width": width,
+                "total": log_total,
+                "error": log_error,
+                "u": u,
+                "log_f": log_f,
+                "log_share": log_share,
             }
 
         every = added(start, width)
@@ -216,8 +226,14 @@ class _Scan:
 
     @classmethod
     def of(
-        cls, rule: Quadrature, x: Floats, location: Floats, scale: Floats,
-        low: Floats, high: Floats, m: int,
+        cls,
+        rule: Quadrature,
+        x: Floats,
+        location: Floats,
+        scale: Floats,
+        low: Floats,
+        high: Floats,
+        m: int,
     ) -> "_Scan":
         """Return the densities at ``m`` nodes between two ends, shape ``(n, n_elements)``."""
         z = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, m)[:, None]

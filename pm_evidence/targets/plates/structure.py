@@ -11,12 +11,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.supports import discrete_support
 from pm_evidence.targets.plates.labels import Labelled, Labels
 from pm_evidence.targets.plates.terms import Terms, terms_of
 
 # Largest number of continuous coordinates, and of joint states, of an element.
 MOST_CONTINUOUS, MOST_STATES = 1, 256
+# Prior draws of which one is finite.
+_DRAWS = 16
 # Fewest elements of a plate.
 FEWEST = 2
 
@@ -124,12 +127,18 @@ def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Struc
     return Structure(layout, plates, reasons, terms, reading.labels_of(plates, chosen))
 
 
+def structure_of_model(model: pm.Model) -> Structure:
+    """Return the structure of a model, read at a prior draw of its own."""
+    sampler = prior_sampler(model)
+    x = sampler.draw(_DRAWS, np.random.SeedSequence(_DRAWS))
+    finite = np.isfinite(x).all(axis=1)
+    return structure_of(model, sampler.layout, sampler.layout.split(x[finite.argmax()]))
+
+
 class _Reading:
     """The dependence of all terms on elements of some variables."""
 
-    def __init__(
-        self, model: pm.Model, layout: Layout, terms: Terms, point: Sequence[Any]
-    ) -> None:
+    def __init__(self, model: pm.Model, layout: Layout, terms: Terms, point: Sequence[Any]) -> None:
         self.layout, self.terms = layout, terms
         self.graphs = [term.graph for term in terms.terms]
         self.labelled = Labelled(dict(zip(terms.parts, point, strict=True)))
@@ -211,9 +220,7 @@ class _Reading:
         member = connected_components(joined, directed=False)[1][positions]
         return np.unique(member, return_inverse=True)[1]
 
-    def _why(
-        self, pairs: Labels, where: dict[int, str], n: int, largest: int | None = None
-    ) -> str:
+    def _why(self, pairs: Labels, where: dict[int, str], n: int, largest: int | None = None) -> str:
         if not len(pairs):
             return f"it has {_counted(n, 'element')}"
         operation = where[int(pairs[0, 0])]

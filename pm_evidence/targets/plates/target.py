@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.compile.numpy_density import NumpyDensity, numpy_density
 from pm_evidence.targets.layout import FlatVariable, Layout
 from pm_evidence.targets.model.log_density import DensityGraphs, gradient_graphs
@@ -29,6 +30,8 @@ Floats = NDArray[np.float64]
 
 # Points are integrated together that have about so many densities at nodes.
 _LARGEST = 2**18
+# Relative difference of log densities that rounding explains.
+_ROUNDING = 1e-8
 # Prior draws are made in portions of at most so many numbers.
 _PORTION = 2**24
 
@@ -70,6 +73,41 @@ class PlateTarget(PyMCTarget):
             programs.append(PlateProgram(model, self.structure, plate, first, self._point))
             first += plate.n_elements
         self.rules = [rule_of(program, points[:4]) for program in programs]
+        self._check(points)
+
+    def _check(self, points: Floats) -> None:
+        """Raise NotBatchedError unless the log density is the sum of that of independent elements.
+
+        Each of a random half of the elements is exchanged for that of another point, or of one five
+        times as far out.
+        """
+        rng, programs = np.random.default_rng(0), [rule.program for rule in self.rules]
+        first, second = points[: len(points) // 2], points[len(points) // 2 :]
+        n = min(len(first), len(second))
+        first, second = first[:n], second[:n]
+        mixed, predicted = first.copy(), self._rest(first)
+        for program in programs:
+            at = program.plate.positions
+            location = program.places(first)[0]
+            other = second[:, at]
+            if program.plate.rule == "quadrature":
+                factor = np.where(np.arange(n) % 2 == 0, 1.0, 5.0)[:, None, None]
+                other = location + factor * (other - location)
+            nodes = np.stack([first[:, at], other], axis=1)
+            values, chosen = program.values(first, nodes), rng.random((n, len(at))) < 0.5
+            with np.errstate(invalid="ignore"):
+                predicted = predicted + np.where(chosen, values[:, 1], values[:, 0]).sum(axis=1)
+            mixed[:, at] = np.where(chosen[..., None], other, first[:, at])
+        right = self._full.density.values(mixed).sum(axis=1)
+        known = np.isfinite(right) & np.isfinite(predicted)
+        if not np.allclose(right[known], predicted[known], rtol=_ROUNDING, atol=_ROUNDING):
+            raise NotBatchedError("the elements of its plates are not independent")
+
+    def _rest(self, x: Floats) -> Floats:
+        """Return the log density of the terms without local variables at points of all."""
+        graphs = self.graphs()
+        density = numpy_density(graphs.parts, graphs.log_density, None)
+        return density.values(x[:, self.positions]).sum(axis=1)
 
     def _restrict(self) -> None:
         """Keep the positions of the global variables alone."""
@@ -223,6 +261,21 @@ class PlateTarget(PyMCTarget):
                     block[rows[:, None, None], rule.program.plate.positions] = values
         return x
 
+    def integration_error(self, x: Floats) -> float:
+        """Return the largest change of the log likelihood at some points by finer nodes, in nats."""
+        every, total = _completed(x, self.positions, self.every.size), np.zeros(len(x))
+        for rule in self.rules:
+            found = rule.integrate(every)
+            usual, error = np.zeros(len(x)), np.zeros(len(x))
+            for rows, each in found:
+                usual[rows] = each.log_integral.sum(axis=1)
+                error[rows] = each.error.sum(axis=1)
+            change = rule.finer(len(x)).integrate(every)
+            for rows, each in change:
+                error[rows] += np.abs(each.log_integral.sum(axis=1) - usual[rows])
+            total += error
+        return float(total.max())
+
     def describe(self, x: Floats, limit: int = 6) -> str:
         """Return a point as text, on the constrained scale, for messages."""
         values = self._full.constrained.values(
@@ -257,9 +310,7 @@ class _WithPlates:
         return values, gradient
 
 
-def _completed(
-    x: Floats, positions: NDArray[np.int64], size: int, point: Any = None
-) -> Floats:
+def _completed(x: Floats, positions: NDArray[np.int64], size: int, point: Any = None) -> Floats:
     """Return points of all variables from those of the global ones."""
     every = np.zeros((len(x), size))
     if point is not None:
@@ -273,4 +324,3 @@ def _typical(target: PyMCTarget) -> Floats:
     with quietly():
         x = target.finite_prior_points(16, np.random.SeedSequence(16))
     return x
-
