@@ -43,7 +43,12 @@ from pm_evidence.runs.evaluators import expected_evaluations, model_target
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.limits import Limits
 from pm_evidence.runs.normalise import over_prior
-from pm_evidence.runs.plates import check_marginalise, plate_target, with_integration_error
+from pm_evidence.runs.plates import (
+    check_marginalise,
+    plate_target,
+    with_integration_error,
+    without_globals,
+)
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -286,7 +291,7 @@ def sample_evidence(
         else:
             run = run if draws else _with_default_draws(run, chosen, main)
             main, record, evidence = _annealed(run, main, kernel, chosen, reference, display, path)
-        posterior = posterior_draws(run, record, evidence)
+        posterior = without_globals(main) or posterior_draws(run, record, evidence)
         record, evidence = with_integration_error(main, record, evidence, posterior)
         if prior is not None:
             record, evidence = over_prior(run, main, prior, kernel, display, record)

@@ -16,11 +16,12 @@ from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.plates.structure import structure_of_model
 from pm_evidence.targets.plates.target import PlateTarget
 
-# Least number of elements for which continuous variables are integrated without being asked to, and
-# the number of coordinates up to which the approximations of log-concave posteriors are as good.
-_ENOUGH, _MOST_APPROXIMATED = 5, 3000
+# Number of coordinates up to which the approximations of log-concave posteriors cost as little.
+_MOST_APPROXIMATED = 3000
 # Posterior draws at which finer nodes are tried.
 _CHECKED = 8
+# Posterior draws of a model whose variables are all integrated.
+_CHAINS, _DRAWS = 4, 500
 
 
 def check_marginalise(marginalise: Any) -> None:
@@ -82,12 +83,18 @@ def _is_worthwhile(model: Any, structure: Any) -> bool:
         return False
     if any(plate.rule != "quadrature" for plate in structure.plates):
         return True
-    if max(plate.n_elements for plate in structure.plates) < _ENOUGH:
-        return False
     if structure.layout.size > _MOST_APPROXIMATED:
         return True
     full: Any = target_of(model, reparameterise=True, backend="numpy")
     return full.hyperparameters is None
+
+
+def without_globals(target: Any) -> PosteriorDraws | None:
+    """Return draws of no coordinates, beside which all variables of a model are drawn, or None."""
+    if not isinstance(target, PlateTarget) or target.n_dim:
+        return None
+    origin = np.arange(_CHAINS * _DRAWS).reshape(_CHAINS, _DRAWS)
+    return PosteriorDraws(np.empty((_CHAINS, _DRAWS, 0)), origin, "integrals")
 
 
 def with_integration_error(
@@ -108,12 +115,10 @@ def with_integration_error(
     """
     if not isinstance(target, PlateTarget):
         return record, evidence
-    if target.n_dim == 0:
-        x = np.zeros((1, 0))
-    elif drawn is None:
+    if drawn is None:
         return record, evidence
-    else:
-        x = drawn.draws.reshape(-1, target.n_dim)
+    x = drawn.draws.reshape(drawn.origin.size, target.n_dim)
+    x = x if target.n_dim else x[:1]
     chosen = x[np.unique(np.linspace(0, len(x) - 1, _CHECKED).astype(np.int64))]
     error = target.integration_error(chosen)
     record = replace(record, info={**record.info, "integration_error": error})

@@ -4,7 +4,7 @@ Every rule places nodes, evaluates the density of each element there, and return
 sum with the weight of each node. The weights give the gradient by Fisher's identity, and draws.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -44,6 +44,16 @@ class Nodes:
     weight: Floats
     log_density: Floats | None = None
     halved: bool = False
+
+    def repeated(self, n: int) -> "Nodes":
+        """Return the nodes of one point for ``n`` points that are the same."""
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed = {
+            name: np.broadcast_to(value, (n, *value.shape[1:]))
+            for name, value in arrays.items()
+            if isinstance(value, np.ndarray)
+        }
+        return replace(self, **changed)
 
 
 class Rule(Protocol):

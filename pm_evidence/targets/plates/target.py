@@ -256,13 +256,20 @@ class PlateTarget(PyMCTarget):
         for k in range(0, len(x), self._n_rows):
             block = x[k : k + self._n_rows]
             for rule in self.rules:
-                for rows, found in rule.integrate(block):
+                # without global variables, the integrals of all rows are the same
+                given = block if self.n_dim else block[:1]
+                for rows, found in rule.integrate(given):
+                    rows, found = (
+                        (rows, found)
+                        if self.n_dim
+                        else (np.arange(len(block)), found.repeated(len(block)))
+                    )
                     values = drawn(found, rule, rng)
                     block[rows[:, None, None], rule.program.plate.positions] = values
         return x
 
     def integration_error(self, x: Floats) -> float:
-        """Return the largest change of the log likelihood at some points by finer nodes, in nats."""
+        """Return the largest change of the log likelihood by finer nodes, in nats."""
         every, total = _completed(x, self.positions, self.every.size), np.zeros(len(x))
         for rule in self.rules:
             found = rule.integrate(every)
