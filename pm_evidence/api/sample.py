@@ -281,7 +281,7 @@ def sample_evidence(
         with display.compiling():
             given_for_all = reparameterise, kernel, reference, chosen, n
             problem = _not_integrated(given, potentials, backend, *given_for_all)
-            main = plate_target(given, marginalise, problem)
+            main: Any = plate_target(given, marginalise, problem)
             if main is None:
                 main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
             main, path = with_path(main, chosen.annealer, path)

@@ -28,7 +28,8 @@ def check_marginalise(marginalise: Any) -> None:
     """Raise an error unless the argument is ``"auto"``, True or False."""
     if not isinstance(marginalise, bool) and marginalise != "auto":
         raise ValueError(
-            f"marginalise must be 'auto', True or False, got {described(marginalise)}; leave it out."
+            f"marginalise must be 'auto', True or False, got {described(marginalise)}; "
+            "leave it out."
         )
 
 

@@ -48,7 +48,7 @@ class Nodes:
     def repeated(self, n: int) -> "Nodes":
         """Return the nodes of one point for ``n`` points that are the same."""
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {
+        changed: dict[str, Any] = {
             name: np.broadcast_to(value, (n, *value.shape[1:]))
             for name, value in arrays.items()
             if isinstance(value, np.ndarray)
@@ -227,7 +227,7 @@ def gradient_of(program: PlateProgram, x: Floats, found: Nodes) -> Floats:
 
 
 def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
-    """Return a draw of the coordinates of every element, shape ``(n, n_elements, n_coordinates)``."""
+    """Return coordinates of every element, shape ``(n, n_elements, n_coordinates)``."""
     n, _, n_elements = found.weight.shape
     if isinstance(rule, NormalRule):
         centre = found.nodes.mean(axis=1)

@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import io_toposort
-from pytensor.tensor.basic import Alloc, ExtractDiag, Join, MakeVector, ScalarFromTensor, Split
-from pytensor.tensor.basic import TensorFromScalar
+from pytensor.tensor.basic import (
+    Alloc,
+    ExtractDiag,
+    Join,
+    MakeVector,
+    ScalarFromTensor,
+    Split,
+    TensorFromScalar,
+)
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
@@ -96,7 +103,10 @@ class Labelled:
                     where.setdefault(int(label), str(node.op))
             pairs += met
         none = [np.full(np.shape(self._value(g)), -1) for g in graphs]
-        every = [n if known.get(g) is None else known[g] for g, n in zip(graphs, none, strict=True)]
+        every = [
+            each if (found := known.get(graph)) is None else found
+            for graph, each in zip(graphs, none, strict=True)
+        ]
         return every, np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), where
 
     def _value(self, variable: Variable) -> Any:
@@ -146,9 +156,10 @@ def _propagated(
             for value, each in zip(inputs[:2], labels[:2], strict=True)
         ]
         return [_moved(node, [*both, *inputs[2:]])]
-    if isinstance(op, Dot) or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot)):
-        if any(fixed) and (found := _product(inputs, labels, shapes[0], met)) is not None:
-            return [found]
+    core = op.core_op if isinstance(op, Blockwise) else op
+    product = _product(inputs, labels, shapes[0], met) if isinstance(core, Dot) else None
+    if product is not None and any(fixed):
+        return [product]
     if isinstance(op, Blockwise):
         return _by_block(op, labels, inputs, shapes, met)
     return _merged(labels, shapes, met)
@@ -226,7 +237,7 @@ def _by_block(
             n = np.ndim(value) - len(core)
             reduced.append(_reduced(each, tuple(range(n, np.ndim(value))), met))
     batch = np.broadcast_shapes(*(each.shape for each in reduced))
-    result = []
+    result = list[Labels | None]()
     for shape, core in zip(shapes, op.outputs_sig, strict=True):
         whole = np.broadcast_shapes(batch, shape[: len(shape) - len(core)])
         found = _together(reduced, whole, met)

@@ -17,7 +17,7 @@ from pytensor.tensor.random.basic import CauchyRV, LaplaceRV, LogNormalRV, Norma
 
 from pm_evidence.targets.compile.graph import shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
-from pm_evidence.targets.layout import FlatVariable, Layout
+from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.quiet import quietly
 from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.structure import Plate, Structure
@@ -289,10 +289,8 @@ class PlateProgram:
         for k, value in enumerate(found):
             variable = by_name[self._names[k // 2]]
             value = np.asarray(value, float)
-            if value.ndim < 2:  # it depends on no variable
+            if value.ndim < 2 or value.ndim == len(variable.shape):  # it depends on no variable
                 value = value[(None, None)]
-            elif value.ndim == len(variable.shape):
-                value = value[None, None]
             whole = np.broadcast_to(value, (len(x), 1, *variable.shape))
             every[k % 2][:, variable.positions] = whole.reshape(len(x), -1)
         location, scale = every[..., self.plate.positions]

@@ -150,7 +150,7 @@ class Quadrature:
         start, width = edges[:, :-1], np.diff(edges, axis=1)
 
         def added(start: Floats, width: Floats) -> dict[str, Floats]:
-            n, k, e = start.shape
+            n, _, e = start.shape
             z = start[:, :, None] + width[:, :, None] * unit[:, None]
             u, log_f = self.at(x, location, scale, z.reshape(n, -1, e))
             u, log_f = u.reshape(z.shape), log_f.reshape(z.shape)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.compile.numpy_density import NumpyDensity, numpy_density
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.layout import FlatVariable, Layout
 from pm_evidence.targets.model.log_density import DensityGraphs, gradient_graphs
 from pm_evidence.targets.model.prior import without_overflow
@@ -140,7 +140,7 @@ class PlateTarget(PyMCTarget):
         return without_overflow(self._prior_points(n, seed), self._keeps_support)
 
     @cached_property
-    def n_numbers(self) -> int:  # type: ignore[override]
+    def n_numbers(self) -> int:
         """Number of data and constants that an evaluation reads, once for every node."""
         return self._full.n_numbers * max(rule.n_nodes for rule in self.rules)
 
@@ -169,7 +169,7 @@ class PlateTarget(PyMCTarget):
         return DensityGraphs(parts, graphs, [])
 
     @cached_property
-    def differentiable(self) -> NumpyDensity | None:  # type: ignore[override]
+    def differentiable(self) -> NumpyDensity | None:
         """Log prior and log likelihood of the global variables, with gradients."""
         if not self.n_dim:
             return None
@@ -180,7 +180,7 @@ class PlateTarget(PyMCTarget):
         return self._with_plates(numpy_density(graphs.parts, graphs.log_density, gradient))
 
     @cached_property
-    def density(self) -> NumpyDensity:  # type: ignore[override]
+    def density(self) -> NumpyDensity:
         """Log prior and log likelihood of the global variables, without gradients."""
         graphs = self.graphs()
         return self._with_plates(numpy_density(graphs.parts, graphs.log_density, None))
@@ -202,12 +202,12 @@ class PlateTarget(PyMCTarget):
         return max(_LARGEST // max(sizes), 1)
 
     @cached_property
-    def is_log_concave(self) -> bool:  # type: ignore[override]
+    def is_log_concave(self) -> bool:
         """Whether the density of all variables is log-concave: then so are its marginals."""
         return not self._full.discrete.size and self._full.is_log_concave
 
     @cached_property
-    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:  # type: ignore[override]
+    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
         """Global variables given which the density of the others is log-concave; see above.
 
         A marginal of a log-concave density is log-concave (Prekopa 1973).
@@ -223,7 +223,7 @@ class PlateTarget(PyMCTarget):
         return tuple(v for v in self.layout.variables if v.name in chosen)
 
     @cached_property
-    def is_concave_in_hyperparameters(self) -> bool:  # type: ignore[override]
+    def is_concave_in_hyperparameters(self) -> bool:
         """Whether the density of all variables is log-concave in them, with centred effects."""
         return self._reparameterised.is_concave_in_hyperparameters
 

@@ -35,8 +35,10 @@ def log_likelihood(mean: float, scale: float, *, heavy: bool) -> float:
     log_prior = t.logpdf(z, 2) if heavy else norm.logpdf(z)
     total = 0.0
     for g in range(5):
-        y = COUNTS[GROUP == g]
-        log_f = log_prior + y.sum() * u - y.size * np.exp(np.minimum(u, 700.0)) - gammaln(y + 1).sum()
+        y = COUNTS[g == GROUP]
+        log_f = (
+            log_prior + y.sum() * u - y.size * np.exp(np.minimum(u, 700.0)) - gammaln(y + 1).sum()
+        )
         total += logsumexp(log_f + log_step)
     return total
 
@@ -107,7 +109,7 @@ def test_draws_of_local_variables() -> None:
     drawn = target.posterior(x)["effect"]
     u = 0.2 + np.exp(-0.3) * np.linspace(-10, 10, 4001)
     for g in range(5):
-        y = COUNTS[GROUP == g]
+        y = COUNTS[g == GROUP]
         log_f = norm.logpdf(u, 0.2, np.exp(-0.3)) + y.sum() * u - y.size * np.exp(u)
         weight = np.exp(log_f - logsumexp(log_f))
         mean = weight @ u
