@@ -104,7 +104,7 @@ class Labelled:
             pairs += met
         none = [np.full(np.shape(self._value(g)), -1) for g in graphs]
         every = [
-            each if (found := known.get(graph)) is None else found
+            each if (label := known.get(graph)) is None else label
             for graph, each in zip(graphs, none, strict=True)
         ]
         return every, np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), where
@@ -157,8 +157,9 @@ def _propagated(
         ]
         return [_moved(node, [*both, *inputs[2:]])]
     core = op.core_op if isinstance(op, Blockwise) else op
-    product = _product(inputs, labels, shapes[0], met) if isinstance(core, Dot) else None
-    if product is not None and any(fixed):
+    is_linear = isinstance(core, Dot) and any(fixed)
+    product = _product(inputs, labels, shapes[0], met) if is_linear else None
+    if product is not None:
         return [product]
     if isinstance(op, Blockwise):
         return _by_block(op, labels, inputs, shapes, met)
