@@ -30,6 +30,8 @@ Floats = NDArray[np.float64]
 
 # Points are integrated together that have about so many densities at nodes.
 _LARGEST = 2**18
+# Results of operations that NumPy gives while compiled code reads a number and uses it.
+_PER_NUMBER = 4
 # Relative difference of log densities that rounding explains.
 _ROUNDING = 1e-8
 # Prior draws are made in portions of at most so many numbers.
@@ -141,8 +143,13 @@ class PlateTarget(PyMCTarget):
 
     @cached_property
     def n_numbers(self) -> int:
-        """Number of data and constants that an evaluation reads, once for every node."""
-        return self._full.n_numbers * max(rule.n_nodes for rule in self.rules)
+        """Number of data and constants that compiled code would read in the same time."""
+        return self._n_results // _PER_NUMBER
+
+    @cached_property
+    def _n_results(self) -> int:
+        """How many numbers the operations of all elements give at all nodes."""
+        return sum(rule.n_nodes * rule.program.n_numbers for rule in self.rules)
 
     # densities ------------------------------------------------------------------------------
 
@@ -192,8 +199,7 @@ class PlateTarget(PyMCTarget):
             of_rest,
             function=evaluated,
             n_rows=self._n_rows,
-            n_numbers=of_rest.n_numbers
-            + sum(rule.n_nodes * rule.program.n_numbers for rule in self.rules),
+            n_numbers=of_rest.n_numbers + self._n_results,
         )
 
     @property
