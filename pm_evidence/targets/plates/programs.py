@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 # Points and nodes are evaluated in blocks for which the largest result of an operation has at most
 # so many numbers, which a processor's cache holds.
-_LARGEST = 2**15
+_LARGEST = 2**17
 
 # Distributions whose last two parameters are location and scale of the unconstrained value, and
 # whether their tails are heavy.

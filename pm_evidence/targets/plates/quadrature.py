@@ -20,8 +20,8 @@ Found = list[tuple[NDArray[np.int64], Nodes]]
 
 # Nodes of the first scan, over so many scales of the prior on both sides, and of the trapezoidal
 # rule over the interval in which the density exceeds exp(-_DEEP) of its peak. For a normal density
-# these are seven deviations on both sides, with steps of 0.6.
-_SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 25, 25.0
+# these are 6.6 deviations on both sides, with steps of 0.4. (Fewer nodes more often need another step.)
+_SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 33, 22.0
 # Largest change of an integral by halving the number of nodes, and largest error, in nats: small,
 # because derivatives are taken from differences of gradients. These use half of the nodes where the
 # change is smaller than the last number.
