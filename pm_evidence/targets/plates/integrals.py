@@ -33,7 +33,9 @@ class Nodes:
     weight : ndarray, shape (n, m, n_elements)
         Share of each node in the integral; the sums over nodes are 1.
     log_density : ndarray, shape (n, m, n_elements), or None
-        Of continuous coordinates, at nodes in rising order.
+        Of continuous coordinates, at nodes in rising order, if these are not even.
+    even : bool
+        Whether nodes are those of the trapezoidal rule.
     halved : bool
         Whether every second node gives nearly the same.
     """
@@ -43,6 +45,7 @@ class Nodes:
     nodes: Floats
     weight: Floats
     log_density: Floats | None = None
+    even: bool = False
     halved: bool = False
 
     def repeated(self, n: int) -> "Nodes":
@@ -233,21 +236,51 @@ def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
         centre = found.nodes.mean(axis=1)
         spread = 0.5 * np.abs(found.nodes[:, 1] - found.nodes[:, 0])
         return np.asarray(centre + spread * rng.standard_normal(centre.shape))
+    if found.even:
+        return _between(found, rng)
     nodes, weight, width = found.nodes, found.weight, np.zeros(1)
     if found.log_density is not None:
         dense, log_density = _dense(nodes[..., 0]), _dense(found.log_density)
         width = np.gradient(dense, axis=1)
         weight = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
         nodes = dense[..., None]
-    cumulated = np.cumsum(weight, axis=1)
-    uniform = rng.random((n, n_elements))
-    k = (cumulated < uniform[:, None] * cumulated[:, -1:]).sum(axis=1)
-    k = np.minimum(k, weight.shape[1] - 1)[:, None]
+    k = _chosen(weight, rng.random((n, n_elements)))
     at = np.take_along_axis(nodes, k[..., None], axis=1)[:, 0]
     if found.log_density is None:
         return at
     spread = np.take_along_axis(width, k, axis=1)[:, 0]
     return np.asarray(at + (spread * (rng.random(spread.shape) - 0.5))[..., None])
+
+
+def _chosen(weight: Floats, uniform: Floats) -> NDArray[np.int64]:
+    """Return one node of each element with probabilities as its weights, shape ``(n, 1, k)``."""
+    cumulated = np.cumsum(weight, axis=1)
+    k = (cumulated < uniform[:, None] * cumulated[:, -1:]).sum(axis=1)
+    return np.minimum(k, weight.shape[1] - 1)[:, None]
+
+
+def _between(found: Nodes, rng: np.random.Generator, n_between: int = 16) -> Floats:
+    """Return draws by even nodes: from the interval about one, in which the log is a parabola.
+
+    The mass of such an interval is that of the parabola of the density itself.
+    """
+    n, m, n_elements = found.weight.shape
+    inner = found.weight[:, 1:-1]
+    mass = inner + (found.weight[:, :-2] - 2 * inner + found.weight[:, 2:]) / 24
+    k = _chosen(np.maximum(mass, 0.0), rng.random((n, n_elements)))
+    three = [k, k + 1, k + 2]
+    with np.errstate(divide="ignore"):
+        low, middle, high = (
+            np.maximum(np.log(np.take_along_axis(found.weight, at, axis=1)), -700.0) for at in three
+        )
+    t = ((np.arange(n_between) + 0.5) / n_between - 0.5)[:, None]
+    log_f = 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
+    part = _chosen(np.exp(log_f), rng.random((n, n_elements)))[:, 0]
+    t = (part + rng.random((n, n_elements))) / n_between - 0.5
+    u = found.nodes[..., 0]
+    low, middle, high = (np.take_along_axis(u, at, axis=1)[:, 0] for at in three)
+    values = middle + 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
+    return np.asarray(values[..., None])
 
 
 def _dense(values: Floats, n_between: int = 8) -> Floats:

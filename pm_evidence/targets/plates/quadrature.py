@@ -20,7 +20,7 @@ Found = list[tuple[NDArray[np.int64], Nodes]]
 
 # Nodes of the first scan, over so many scales of the prior on both sides, and of the trapezoidal
 # rule over the interval in which the density exceeds exp(-_DEEP) of its peak. For a normal density
-# these are 6.6 deviations on both sides, with steps of 0.4. (Fewer nodes more often need another step.)
+# these are 6.6 deviations on both sides, with steps of 0.4. Fewer nodes often need another step.
 _SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 33, 22.0
 # Largest change of an integral by halving the number of nodes, and largest error, in nats: small,
 # because derivatives are taken from differences of gradients. These use half of the nodes where the
@@ -262,9 +262,9 @@ class _Scan:
     def nodes(self, rows: NDArray[np.bool_]) -> Nodes:
         """Return the nodes of some rows."""
         part = self.take(rows)
-        log_density = self.rule.per_value(part.u, part.log_terms, part.scale, part.location)
-        halved = bool(self.z.shape[1] % 2 and (part.change < _ENOUGH).all())
-        return Nodes(part.total, part.error, part.u[..., None], part.share, log_density, halved)
+        halved = bool((part.change < _ENOUGH).all())
+        nodes = part.u[..., None]
+        return Nodes(part.total, part.error, nodes, part.share, even=True, halved=halved)
 
     def narrowed(self) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Return the ends of the interval for the next step, and where it is another one."""
