@@ -6,7 +6,6 @@ import pandas as pd
 
 from pm_evidence.core.exceptions import exceptions_of_users
 from pm_evidence.targets.model.cache import find_model
-from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.plates.structure import Structure, structure_of_model
 
 
@@ -57,9 +56,7 @@ def structure(model: Any = None) -> pd.DataFrame:
     spread  global         1
     effect   local         6    quadrature
     """
-    found = find_model(model)
-    check_model(found)
-    return _table(structure_of_model(found))
+    return _table(structure_of_model(find_model(model)))
 
 
 def _table(found: Structure) -> pd.DataFrame:

@@ -264,7 +264,7 @@ def _between(found: Nodes, rng: np.random.Generator, n_between: int = 16) -> Flo
 
     The mass of such an interval is that of the parabola of the density itself.
     """
-    n, m, n_elements = found.weight.shape
+    n, _, n_elements = found.weight.shape
     inner = found.weight[:, 1:-1]
     mass = inner + (found.weight[:, :-2] - 2 * inner + found.weight[:, 2:]) / 24
     k = _chosen(np.maximum(mass, 0.0), rng.random((n, n_elements)))

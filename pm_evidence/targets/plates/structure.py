@@ -11,6 +11,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.prior import prior_sampler
 from pm_evidence.targets.model.supports import discrete_support
 from pm_evidence.targets.plates.labels import Labelled, Labels
@@ -128,7 +129,14 @@ def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Struc
 
 
 def structure_of_model(model: pm.Model) -> Structure:
-    """Return the structure of a model, read at a prior draw of its own."""
+    """Return the structure of a model, read at a prior draw of its own.
+
+    Raises
+    ------
+    ModelError
+        If the model has no well-defined evidence.
+    """
+    check_model(model)
     sampler = prior_sampler(model)
     x = sampler.draw(_DRAWS, np.random.SeedSequence(_DRAWS))
     finite = np.isfinite(x).all(axis=1)
