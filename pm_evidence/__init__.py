@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # imported where they are used
     from pm_evidence.api.latent import sample_latent
     from pm_evidence.api.sample import sample_evidence
     from pm_evidence.api.sensitivity import prior_sensitivity
+    from pm_evidence.api.structure import structure
     from pm_evidence.api.train_rbm import raise_log_likelihood, train_rbm
     from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
     from pm_evidence.core.records import LogEvidence
@@ -136,6 +137,7 @@ __all__ = [
     "sample_evidence",
     "sample_latent",
     "simulate_and_certify",
+    "structure",
     "summary",
     "to_record",
     "train_rbm",
@@ -154,6 +156,7 @@ _MODULES = {
     "raise_log_likelihood": "pm_evidence.api.train_rbm",
     "sample_evidence": "pm_evidence.api.sample",
     "prior_sensitivity": "pm_evidence.api.sensitivity",
+    "structure": "pm_evidence.api.structure",
     "train_rbm": "pm_evidence.api.train_rbm",
     "EvidenceWarning": "pm_evidence.core.exceptions",
     "ModelError": "pm_evidence.core.exceptions",

@@ -41,6 +41,12 @@ from pm_evidence.runs.anneal import over_prior, warn_of, with_particles
 from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.given import bridge_given
+from pm_evidence.runs.plates import (
+    check_marginalise,
+    plate_target,
+    with_integration_error,
+    without_globals,
+)
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
 from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
@@ -67,6 +73,7 @@ def sample_evidence(
     path: str | Path = "auto",
     potentials: str = "likelihood",
     reparameterise: bool = True,
+    marginalise: bool | str = "auto",
     backend: str = "auto",
     cores: int | None = None,
     executor: Executor | None = None,
@@ -145,6 +152,14 @@ def sample_evidence(
         evidence and posterior draws are those of the model as it is written. The model keeps its
         coordinates if ``kernel`` or ``reference`` is an object of one's own, if data points are
         added one by one, and if a likelihood is estimated.
+    marginalise : {"auto", True, False}
+        Whether variables whose elements are independent given the others, such as counts behind a
+        detection, labels of a mixture or effects of groups, are integrated one element at a time
+        (`structure` shows them). Only the others are then sampled; draws of the integrated ones
+        come from their distribution given these. ``"auto"`` sums discrete variables whenever it
+        can, and integrates continuous ones where the posterior is not known to be log-concave given
+        a few variables, or has more than 3,000 coordinates. The attribute ``marginalised`` of the
+        result names them, and ``integration_error`` is a part of the stated error.
     backend : {"auto", "numpy", "numba", "jax"}
         What evaluates the log densities of a model. ``"numpy"`` needs no compilation and suits
         short runs; the model must have continuous variables only and no loops. ``"numba"`` compiles
@@ -249,6 +264,7 @@ def sample_evidence(
     check_bridge_arguments(chosen, of_annealing, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     moved = _is_moved(reparameterise, kernel, chosen, path, reference)
+    check_marginalise(marginalise)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     run = Run(
         sampler=chosen.annealer,
@@ -267,6 +283,7 @@ def sample_evidence(
         "kernel": kernel,
         "potentials": potentials,
         "reparameterise": reparameterise,
+        "marginalise": marginalise,
         "backend": backend,
         "target_mcse": target_mcse,
         "max_draws": max_draws,
@@ -283,7 +300,14 @@ def sample_evidence(
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
     with rows, kept, Display(progressbar) as display:
         with display.compiling():
-            main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
+            plain = isinstance(kernel, str) and isinstance(reference, str) and reference == "prior"
+            problem = _not_integrated(
+                given, potentials, backend, chosen, n, usual=reparameterise and plain
+            )
+            main: Any = plate_target(given, marginalise, problem)
+            prior = None
+            if main is None:
+                main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
             main, path = with_path(main, chosen.annealer, path)
         check_memory(n_draws, main.n_dim, bytes_each=1 if is_native(main) else 8)
         check_groups(main, options)
@@ -300,7 +324,8 @@ def sample_evidence(
             main, moves = with_particles(run, main, kernel, chosen, display.pilot)
             found = anneal_moved(run, main, moves, display, starts, path, reference)
         main, record, evidence = found
-        posterior = posterior_draws(run, record, evidence)
+        posterior = without_globals(main) or posterior_draws(run, record, evidence)
+        record, evidence = with_integration_error(main, record, evidence, posterior)
         if prior is not None:
             record, evidence = over_prior(run, main, prior, kernel, display, record)
     warn_of(evidence[0], record)
@@ -320,6 +345,29 @@ def _is_moved(
     check_flag("reparameterise", reparameterise)
     own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
     return reparameterise and not own and not in_own_coordinates(reference)
+
+
+def _not_integrated(
+    given: Any,
+    potentials: str,
+    backend: str,
+    chosen: Sampler,
+    n_evaluations: float,
+    *,
+    usual: bool,
+) -> str | None:
+    """Return why local variables are not integrated, whatever the model; None if they may be."""
+    if is_native(given):
+        return "the target is no pymc.Model"
+    if potentials == "prior" and given.potentials:
+        return "potentials='prior' normalises the prior of all variables"
+    if backend not in ("auto", "numpy"):
+        return f"backend={backend!r} evaluates all variables"
+    if not usual:
+        return "reparameterise, kernel or reference belongs to all variables"
+    if n_evaluations == inf or isinstance(chosen, Bridge):
+        return "compile_kwargs, or the method, kernel or path, needs the density of all variables"
+    return None
 
 
 def _targets(

@@ -22,6 +22,7 @@ from pm_evidence.estimators.verdicts import (
     judged,
     known,
     of_facts,
+    of_integration,
     of_noise,
     of_survey,
     short_of_target,
@@ -68,6 +69,8 @@ def _before_the_constant(record: RunRecord) -> list[LogEvidence]:
         found[0] = short_of_target(found[0], facts.short_of)
     if facts.stopped_by is not None and facts.target_mcse is not None:
         found[0] = unfinished(found[0], facts.stopped_by, facts.target_mcse)
+    if facts.integration_error is not None:
+        found = [of_integration(each, facts.integration_error) for each in found]
     return [of_noise(estimate, facts) for estimate in found]
 
 

@@ -179,6 +179,10 @@ def of_facts(estimate: LogEvidence, record: RunRecord) -> Iterator[Verdict]:
         )
 
 
+# Largest error of integrals over local variables with which an estimate is used, in nats.
+_MOST_INTEGRATION_ERROR = 0.1
+
+
 # What a small run is, and what helps if it finds more evidence, by its kind.
 _CHECKS = {
     "reference": (
@@ -301,6 +305,22 @@ def known(estimate: LogEvidence) -> LogEvidence:
         f"nats. {estimate.message}"
     ).rstrip()
     return replace(estimate, value=nan, mcse=nan, lower=nan, upper=nan, message=message)
+
+
+def of_integration(estimate: LogEvidence, error: float) -> LogEvidence:
+    """Return an estimate with the error of the integrals over local variables in its own.
+
+    An error of more than 0.1 nats is no error of rounding: finer nodes found a mode that the run
+    has missed.
+    """
+    found = widened(estimate, error)
+    if error <= _MOST_INTEGRATION_ERROR:
+        return found
+    message = (
+        f"finer nodes change the integrals over local variables by {error:.2g} nats: they have "
+        "modes that the nodes of this run have missed. Pass marginalise=False."
+    )
+    return judged(found, [((Status.OK,), Status.MISSED_MASS, message)])
 
 
 def times(distance: float, error: float) -> str:

@@ -58,7 +58,7 @@ def result_of(
         attrs["sampling_time"] = record.facts.sampling_time
     if drawn is not None:
         draws = drawn.draws
-        flat = draws.reshape(-1, *draws.shape[2:])
+        flat = draws.reshape(drawn.origin.size, *draws.shape[2:])
         statistics, record = _statistics(target, drawn, record)
         posterior, sample_stats = (
             {
@@ -96,7 +96,7 @@ def _statistics(
     target: Any, drawn: PosteriorDraws, record: RunRecord
 ) -> tuple[dict[str, NDArray[Any]], RunRecord]:
     """Return the statistics of draws, and the record with what these have cost."""
-    flat = drawn.draws.reshape(-1, *drawn.draws.shape[2:])
+    flat = drawn.draws.reshape(drawn.origin.size, *drawn.draws.shape[2:])
     if drawn.log_density is not None and isinstance(target, PyMCTarget):
         return target.sample_stats(flat, drawn.log_density.ravel()), record
     record = record.stating(n_evaluations=record.facts.n_evaluations + len(flat))

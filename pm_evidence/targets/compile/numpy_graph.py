@@ -99,7 +99,7 @@ def batched(
     parts: Sequence[Variable], outputs: Sequence[Variable]
 ) -> tuple[list[Variable], list[Variable]]:
     """Return variables of many points, and graphs of these."""
-    graphs = _inlined(rewrite(outputs, _without_check))
+    graphs = inlined(rewrite(outputs, _without_check))
     many = [pt.TensorType(part.type.dtype, shape=(None, *part.type.shape))() for part in parts]
     try:
         return many, list(vectorize_graph(graphs, dict(zip(parts, many, strict=True))))
@@ -144,10 +144,10 @@ def _program(fgraph: Any) -> _Program:
     return _Program(values, steps, [place_of(v) for v in fgraph.outputs])
 
 
-def _inlined(graphs: list[Variable]) -> list[Variable]:
+def inlined(graphs: list[Variable]) -> list[Variable]:
     """Return graphs in which operations made of others are written out."""
 
-    def inlined(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
+    def written_out(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
         if not isinstance(node.op, OpFromGraph):
             return None
         inner = node.op.fgraph
@@ -155,7 +155,7 @@ def _inlined(graphs: list[Variable]) -> list[Variable]:
         return written
 
     while any(isinstance(node.op, OpFromGraph) for node in io_toposort([], graphs)):
-        graphs = rewrite(graphs, inlined)
+        graphs = rewrite(graphs, written_out)
     return graphs
 
 

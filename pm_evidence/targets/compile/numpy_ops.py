@@ -16,7 +16,7 @@ import pytensor.tensor.random.basic as ptr
 import scipy
 from numpy.typing import NDArray
 from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
-from pytensor.scalar.math import Log1mexp, Softplus, TriGamma
+from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus, TriGamma
 from pytensor.tensor.basic import Alloc, AllocDiag, ExtractDiag, Join, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -122,12 +122,23 @@ def _log1mexp(x: NDArray[Any]) -> NDArray[Any]:
     return np.where(x < -np.log(2.0), np.log1p(-np.exp(x)), np.log(-np.expm1(x)))
 
 
+def _softplus(x: NDArray[Any]) -> NDArray[Any]:
+    """Return ``log(1 + exp(x))``, in a third of the time of np.logaddexp."""
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+    """Return ``1 / (1 + exp(-x))``, in a third of the time of SciPy's function."""
+    return np.asarray(1.0 / (1.0 + np.exp(-x)))
+
+
 _OF_SCALARS: dict[type, Callable[..., Any]] = {
     ps.Switch: np.where,
     Identity: lambda x: x,
     Second: _second,
     Clip: _clip,
-    Softplus: lambda x: np.logaddexp(0.0, x),
+    Softplus: _softplus,
+    Sigmoid: _sigmoid,
     Log1mexp: _log1mexp,
     TriGamma: lambda x: scipy.special.zeta(2.0, x),
 }

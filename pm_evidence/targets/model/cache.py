@@ -26,6 +26,7 @@ from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.checks import check_model
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget, has_better_coordinates
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.plates.target import PlateTarget
 
 # Functions of pm.CustomDist are registered here by class; pickle includes the class but not these.
 DISPATCHERS = (
@@ -210,14 +211,16 @@ def target_of(
     compile_kwargs: Mapping[str, Any] | None = None,
     reparameterise: bool = False,
     backend: str = "numba",
+    marginalise: bool = False,
 ) -> CompiledTarget:
     """Return the target of a model: the one that was kept, if the model and its data are the same.
 
     Otherwise the model is compiled. With ``reparameterise``, a model that better coordinates are
-    known for becomes a ``ReparameterisedTarget``.
+    known for becomes a ``ReparameterisedTarget``; with ``marginalise``, it becomes a
+    ``PlateTarget``.
     """
     content = _content(model), dict(compile_kwargs or {})
-    key = (id(model), potentials_only, reparameterise, backend)
+    key = (id(model), potentials_only, reparameterise, backend, marginalise)
     kept = _KEPT.get(key)
     # the target keeps its model alive, so that no other model has the same id
     if kept is None or kept[1].model is not model or kept[0] != content:
@@ -227,6 +230,7 @@ def target_of(
             compile_kwargs=compile_kwargs,
             reparameterise=reparameterise,
             backend=backend,
+            marginalise=marginalise,
         )
         return _keep(key, content, target)
     return _keep(key, content, kept[1])
@@ -264,7 +268,10 @@ def _build(
     compile_kwargs: Mapping[str, Any] | None,
     reparameterise: bool = False,
     backend: str = "numba",
+    marginalise: bool = False,
 ) -> CompiledTarget:
+    if marginalise:
+        return PlateTarget(model)
     estimated = estimated_variables(model)
     if estimated and not potentials_only:
         return EstimatedTarget.of_model(model, compile_kwargs)
@@ -293,6 +300,7 @@ def _reduce(target: Any) -> tuple[Any, ...]:
             "compile_kwargs": target.compile_kwargs,
             "reparameterise": isinstance(target, ReparameterisedTarget),
             "backend": target.backend,
+            "marginalise": isinstance(target, PlateTarget),
         }
         vars(target)["_pickled"] = cloudpickle.dumps((model, options, registered_functions(model)))
     return _rebuild, (vars(target)["_pickled"], settings)
@@ -314,5 +322,5 @@ def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
     return target.evaluated if settings is None else target.with_settings(settings)
 
 
-for _kind in (PyMCTarget, ReparameterisedTarget, EstimatedTarget):
+for _kind in (PyMCTarget, ReparameterisedTarget, PlateTarget, EstimatedTarget):
     copyreg.pickle(_kind, _reduce)

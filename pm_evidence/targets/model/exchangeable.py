@@ -95,8 +95,11 @@ def find_relabelling(target: Any) -> tuple[Relabelling | None, int]:
 def _choices(target: Any, k: int) -> Iterator[tuple[_Labelled, ...]]:
     """Return choices of variables with axes for ``k`` components, those of most variables first."""
     options = [
-        [_Labelled(variable, axes) for axes in _axes(shape_of(rv), variable.shape, k)]
-        for rv, variable in zip(target.model.free_RVs, target.layout.variables, strict=True)
+        [
+            _Labelled(variable, axes)
+            for axes in _axes(shape_of(target.model[variable.name]), variable.shape, k)
+        ]
+        for variable in target.layout.variables
     ]
     options = [each for each in options if each]
     for n in range(len(options), 0, -1):

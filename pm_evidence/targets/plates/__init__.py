@@ -1,0 +1,1 @@
+"""Models whose local variables are integrated one element at a time, given the others."""

@@ -1,0 +1,301 @@
+"""Integrals over the elements of a plate, for many points and all elements at once.
+
+Every rule places nodes, evaluates the density of each element there, and returns the log of the
+sum with the weight of each node. The weights give the gradient by Fisher's identity, and draws.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pm_evidence.targets.plates.programs import PlateProgram
+
+Floats = NDArray[np.float64]
+
+# Sums over counts start with so many terms, and end with at most so many.
+_COUNTS, _MOST_COUNTS = 32, 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """The nodes of an integral for some points.
+
+    Parameters
+    ----------
+    log_integral : ndarray, shape (n, n_elements)
+        In nats.
+    error : ndarray, shape (n, n_elements)
+        Its estimated error in nats; infinite where the rule did not settle.
+    nodes : ndarray, shape (n, m, n_elements, n_coordinates)
+        Values of the coordinates.
+    weight : ndarray, shape (n, m, n_elements)
+        Share of each node in the integral; the sums over nodes are 1.
+    log_density : ndarray, shape (n, m, n_elements), or None
+        Of continuous coordinates, at nodes in rising order, if these are not even.
+    even : bool
+        Whether nodes are those of the trapezoidal rule.
+    halved : bool
+        Whether every second node gives nearly the same.
+    """
+
+    log_integral: Floats
+    error: Floats
+    nodes: Floats
+    weight: Floats
+    log_density: Floats | None = None
+    even: bool = False
+    halved: bool = False
+
+    def repeated(self, n: int) -> "Nodes":
+        """Return the nodes of one point for ``n`` points that are the same."""
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
+        changed: dict[str, Any] = {
+            name: np.broadcast_to(value, (n, *value.shape[1:]))
+            for name, value in arrays.items()
+            if isinstance(value, np.ndarray)
+        }
+        return replace(self, **changed)
+
+
+class Rule(Protocol):
+    """How the elements of a plate are integrated."""
+
+    program: PlateProgram
+
+    @property
+    def n_nodes(self) -> int:
+        """About how many nodes an integral takes, each of which costs an evaluation."""
+        ...
+
+    def finer(self, n_points: int) -> Self:
+        """Return a rule with more nodes, for a test at some points."""
+        ...
+
+    def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
+        """Return nodes for the rows of ``x``, in groups of rows."""
+        ...
+
+
+def weights(log_terms: Floats) -> tuple[Floats, Floats]:
+    """Return the log of the sum over nodes, shape ``(n, n_elements)``, and the share of each."""
+    top = log_terms.max(axis=1, keepdims=True)
+    finite = np.isfinite(top)
+    with np.errstate(all="ignore"):
+        share = np.where(finite, np.exp(log_terms - np.where(finite, top, 0.0)), 0.0)
+        total = share.sum(axis=1, keepdims=True)
+        share /= np.where(total > 0.0, total, 1.0)
+        return (np.where(finite, top, -np.inf) + np.log(total))[:, 0], share
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """The sum over all joint values of discrete coordinates.
+
+    Parameters
+    ----------
+    program : PlateProgram
+        The density of the elements.
+    values : ndarray, shape (m, n_elements, n_coordinates)
+        All joint values; those that an element lacks repeat its first ones.
+    lacks : ndarray of bool, shape (m, n_elements)
+        Which these are.
+    """
+
+    program: PlateProgram
+    values: Floats
+    lacks: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, program: PlateProgram) -> "Sum":
+        """Return the rule for a plate whose coordinates have bounds."""
+        lower = program.plate.lower
+        sizes = (program.plate.upper - lower + 1).astype(np.int64)
+        number = sizes.prod(axis=1)
+        k = np.arange(number.max())[:, None]
+        lacks = k >= number
+        rest, values = np.where(lacks, 0, k), np.empty((*lacks.shape, sizes.shape[1]))
+        for c in range(sizes.shape[1]):
+            values[..., c] = rest % sizes[:, c] + lower[:, c]
+            rest = rest // sizes[:, c]
+        return cls(program, values, lacks)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of joint values."""
+        return len(self.values)
+
+    def finer(self, n_points: int) -> Self:
+        """Return the same rule, which has no error."""
+        return self
+
+    def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
+        """Return all values with their shares."""
+        nodes = np.broadcast_to(self.values, (len(x), *self.values.shape))
+        log_terms = np.where(self.lacks, -np.inf, self.program.values(x, nodes))
+        total, weight = weights(log_terms)
+        return [(np.arange(len(x)), Nodes(total, np.zeros(total.shape), nodes, weight))]
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The sum over counts without a bound, until the tail is negligible.
+
+    The tail is bounded by that of a geometric series with the ratio of the last two terms, which
+    decreases for all usual distributions of counts.
+    """
+
+    program: PlateProgram
+    n_nodes: ClassVar[int] = 2 * _COUNTS
+
+    def finer(self, n_points: int) -> Self:
+        """Return the same rule, which has no error."""
+        return self
+
+    def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
+        """Return counts with their shares."""
+        m, rows, found = _COUNTS, np.arange(len(x)), list[tuple[NDArray[np.int64], Nodes]]()
+        lower = self.program.plate.lower
+        while rows.size:
+            values = lower + np.arange(m)[:, None, None]
+            nodes = np.broadcast_to(values, (len(rows), *values.shape))
+            log_terms = self.program.values(x[rows], nodes)
+            total, weight = weights(log_terms)
+            with np.errstate(all="ignore"):
+                ratio = np.exp(log_terms[:, -1] - log_terms[:, -2])
+                tail = np.where(ratio < 1.0, weight[:, -1] * ratio / (1.0 - ratio), np.inf)
+            tail[(weight[:, -1] == 0.0) & (weight[:, : m // 2].sum(axis=1) > 0.0)] = 0.0
+            settled = (tail < 1e-12) | (m >= _MOST_COUNTS) | ~np.isfinite(total)
+            done = settled.all(axis=1)
+            if done.any():
+                part = total[done], tail[done], nodes[done], weight[done]
+                found.append((rows[done], Nodes(*part)))
+            rows, m = rows[~done], 2 * m
+        return found
+
+
+def _parabola(low: Floats, middle: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the coefficients of the parabola through values at -1, 0 and 1."""
+    return middle, 0.5 * (high - low), 0.5 * (high + low) - middle
+
+
+@dataclass(frozen=True, eq=False)
+class NormalRule:
+    """The integral of the exponential of a quadratic function, from three values of it.
+
+    The three are placed about the peak again, because rounding is smaller there. Two nodes give the
+    mean of any quadratic function exactly, and so the gradient.
+    """
+
+    program: PlateProgram
+    n_nodes: ClassVar[int] = 6
+
+    def finer(self, n_points: int) -> Self:
+        """Return the same rule, which has no error."""
+        return self
+
+    def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
+        """Return two nodes, of equal weights, about the mean of every element."""
+        middle, step = (each[..., 0] for each in self.program.places(x))
+        steps = np.array([-1.0, 0.0, 1.0])[:, None]
+        with np.errstate(all="ignore"):
+            for _ in range(2):
+                nodes = middle[:, None] + step[:, None] * steps
+                f = self.program.values(x, nodes[..., None])
+                a, b, c = _parabola(f[:, 0], f[:, 1], f[:, 2])
+                top, spread = -b / (2 * c), 1 / np.sqrt(-2 * c)
+                total = a - b**2 / (4 * c) + np.log(step * spread) + 0.5 * np.log(2 * np.pi)
+                middle, step = middle + step * top, step * spread
+                if (spread > 1e-3).all() and (np.abs(top) < 1e3).all():
+                    break
+            total = np.where(np.isfinite(total), total, -np.inf)
+            nodes = middle[:, None] + step[:, None] * np.array([-1.0, 1.0])[:, None]
+        weight = np.where(np.isfinite(nodes), 0.5, 0.0)
+        nodes = np.where(np.isfinite(nodes), nodes, 0.0)[..., None]
+        return [(np.arange(len(x)), Nodes(total, np.zeros(total.shape), nodes, weight))]
+
+
+def gradient_of(program: PlateProgram, x: Floats, found: Nodes) -> Floats:
+    """Return the gradient of the sum of the log integrals with respect to all free variables."""
+    nodes, weight = found.nodes, found.weight
+    if found.halved:
+        half = weight[:, ::2]
+        nodes, weight = nodes[:, ::2], half / half.sum(axis=1, keepdims=True)
+    # where a density is negligible, its derivatives may not be finite
+    best = np.take_along_axis(nodes, weight.argmax(axis=1)[:, None, :, None], axis=1)
+    negligible = weight < 1e-12
+    nodes = np.where(negligible[..., None], best, nodes)
+    return program.gradient(x, nodes, np.where(negligible, 0.0, weight))
+
+
+def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
+    """Return coordinates of every element, shape ``(n, n_elements, n_coordinates)``."""
+    n, _, n_elements = found.weight.shape
+    if isinstance(rule, NormalRule):
+        centre = found.nodes.mean(axis=1)
+        spread = 0.5 * np.abs(found.nodes[:, 1] - found.nodes[:, 0])
+        return np.asarray(centre + spread * rng.standard_normal(centre.shape))
+    if found.even:
+        return _between(found, rng)
+    nodes, weight, width = found.nodes, found.weight, np.zeros(1)
+    if found.log_density is not None:
+        dense, log_density = _dense(nodes[..., 0]), _dense(found.log_density)
+        width = np.gradient(dense, axis=1)
+        weight = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
+        nodes = dense[..., None]
+    k = _chosen(weight, rng.random((n, n_elements)))
+    at = np.take_along_axis(nodes, k[..., None], axis=1)[:, 0]
+    if found.log_density is None:
+        return at
+    spread = np.take_along_axis(width, k, axis=1)[:, 0]
+    return np.asarray(at + (spread * (rng.random(spread.shape) - 0.5))[..., None])
+
+
+def _chosen(weight: Floats, uniform: Floats) -> NDArray[np.int64]:
+    """Return one node of each element with probabilities as its weights, shape ``(n, 1, k)``."""
+    cumulated = np.cumsum(weight, axis=1)
+    k = (cumulated < uniform[:, None] * cumulated[:, -1:]).sum(axis=1)
+    return np.minimum(k, weight.shape[1] - 1)[:, None]
+
+
+def _between(found: Nodes, rng: np.random.Generator, n_between: int = 16) -> Floats:
+    """Return draws by even nodes: from the interval about one, in which the log is a parabola.
+
+    The mass of such an interval is that of the parabola of the density itself.
+    """
+    n, _, n_elements = found.weight.shape
+    inner = found.weight[:, 1:-1]
+    mass = inner + (found.weight[:, :-2] - 2 * inner + found.weight[:, 2:]) / 24
+    k = _chosen(np.maximum(mass, 0.0), rng.random((n, n_elements)))
+    three = [k, k + 1, k + 2]
+    with np.errstate(divide="ignore"):
+        low, middle, high = (
+            np.maximum(np.log(np.take_along_axis(found.weight, at, axis=1)), -700.0) for at in three
+        )
+    t = ((np.arange(n_between) + 0.5) / n_between - 0.5)[:, None]
+    log_f = 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
+    part = _chosen(np.exp(log_f), rng.random((n, n_elements)))[:, 0]
+    t = (part + rng.random((n, n_elements))) / n_between - 0.5
+    u = found.nodes[..., 0]
+    low, middle, high = (np.take_along_axis(u, at, axis=1)[:, 0] for at in three)
+    values = middle + 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
+    return np.asarray(values[..., None])
+
+
+def _dense(values: Floats, n_between: int = 8) -> Floats:
+    """Return values at equal distances with further ones between, by cubic interpolation."""
+    values = (
+        np.maximum(values, values.max(axis=1, keepdims=True) - 80.0)
+        if (np.isneginf(values).any())
+        else values
+    )
+    left, right = values[:, :-1], values[:, 1:]
+    before = np.concatenate([2 * left[:, :1] - right[:, :1], left[:, :-1]], axis=1)
+    after = np.concatenate([right[:, 1:], 2 * right[:, -1:] - left[:, -1:]], axis=1)
+    t = (np.arange(n_between) / n_between)[:, None]
+    p0, p1, p2, p3 = (each[:, :, None] for each in (before, left, right, after))
+    between = p1 + 0.5 * t * (
+        p2 - p0 + t * (2 * p0 - 5 * p1 + 4 * p2 - p3 + t * (3 * (p1 - p2) + p3 - p0))
+    )
+    return between.reshape(len(values), -1, values.shape[2])

@@ -1,0 +1,217 @@
+"""The terms of a model's log density before they are summed: one array of a variable's elements."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.transforms import ZeroSumTransform
+from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.utils import CheckParameterValue
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.scalar.basic import AND, GE, LE, Add, Cast, Exp, Mul, Neg, Sub
+from pytensor.scalar.math import Sigmoid, Softplus
+from pytensor.tensor.basic import Join, MakeVector, ScalarFromTensor, TensorFromScalar
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import All, Sum
+
+from pm_evidence.targets.compile.numpy_graph import inlined
+from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
+from pm_evidence.targets.model.upstream import in_double_precision, missing_constant
+from pm_evidence.targets.model.vectorised import quietly
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A summand of the log density.
+
+    Parameters
+    ----------
+    name : str
+        The variable, or the potential, that it belongs to.
+    graph : TensorVariable
+        Array whose sum is the summand, as a graph of ``Terms.parts``.
+    is_prior : bool
+        Whether it belongs to the log prior.
+    """
+
+    name: str
+    graph: Variable
+    is_prior: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """All terms of a model, and the inputs that hold the values of its free variables.
+
+    Parameters
+    ----------
+    parts : list of TensorVariable
+        Unconstrained values of the free variables, float64.
+    terms : list of Term
+        Their sum is the log density.
+    values : dict
+        What the model's value variables are as graphs of ``parts``.
+    """
+
+    parts: list[Variable]
+    terms: list[Term]
+    values: dict[Variable, Variable]
+
+    def of_model(self, model: pm.Model, graphs: list[Variable]) -> list[Variable]:
+        """Return graphs of the model's random variables as graphs of ``parts``."""
+        graphs = model.replace_rvs_by_values(graphs)
+        return _rewritten(clone_replace(graphs, self.values, rebuild_strict=False))
+
+
+def terms_of(model: pm.Model, layout: Layout) -> Terms:
+    """Return the terms of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    layout : Layout
+        Shapes of the free variables' unconstrained values.
+
+    Raises
+    ------
+    NotImplementedError
+        If a variable has no density that PyMC knows.
+    """
+    parts, values = [], {}
+    for value_var, variable in zip(model.value_vars, layout.variables, strict=True):
+        part = pt.TensorType("float64", shape=variable.shape)(variable.name)
+        parts.append(part)
+        values[value_var] = part.astype(value_var.dtype)
+    with quietly():
+        named = _named(model)
+        graphs = clone_replace([g for _, g, _ in named], values, rebuild_strict=False)
+        graphs = _rewritten(in_double_precision(with_gamma_ratios(graphs)))
+    terms = [
+        Term(name, summand, is_prior)
+        for (name, _, is_prior), graph in zip(named, graphs, strict=True)
+        for summand in _summands(graph)
+    ]
+    return Terms(parts, terms, values)
+
+
+def _named(model: pm.Model) -> list[tuple[str, Variable, bool]]:
+    """Return name, graph of the model's values, and whether it is prior, of every summand."""
+    special = dict[Variable, Variable]()
+    for rv in model.free_RVs:
+        value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
+        if (found := log_scale_of(rv, transform)) is not None:
+            special[rv] = found.log_density(value, rv.owner.op.dist_params(rv.owner))
+        elif isinstance(rv.owner.op, ZeroSumNormalRV) and isinstance(transform, ZeroSumTransform):
+            special[rv] = pm.logp(pm.Normal.dist(0.0, rv.owner.inputs[2]), value)
+    replaced = dict(zip(special, model.replace_rvs_by_values(list(special.values())), strict=True))
+    usual = [rv for rv in model.basic_RVs if rv not in special]
+    found = transformed_conditional_logp(
+        usual,
+        rvs_to_values=dict(model.rvs_to_values),
+        rvs_to_transforms=dict(model.rvs_to_transforms),
+        jacobian=True,
+    )
+    replaced |= dict(zip(usual, found, strict=True))
+    free = set(model.free_RVs)
+    named = [(rv.name, replaced[rv], rv in free) for rv in model.basic_RVs]
+    for rvs in (model.free_RVs, model.observed_RVs):
+        if (constant := missing_constant(model, rvs)) is not None:
+            named.append(("constant", pt.as_tensor(constant), rvs is model.free_RVs))
+    potentials = model.replace_rvs_by_values(model.potentials)
+    names = [potential.name for potential in model.potentials]
+    return named + [(name, graph, False) for name, graph in zip(names, potentials, strict=True)]
+
+
+def _rewritten(graphs: list[Variable]) -> list[Variable]:
+    """Return graphs with operations written out, and checks made element by element."""
+    return inlined(rewrite(inlined(graphs), _check_by_element))
+
+
+def _check_by_element(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """Make a check of parameters minus infinity where it fails, element by element if possible."""
+    if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
+        return None
+    expression, *conditions = inputs
+    for condition in (c for one in conditions for c in _conditions(one) if not _is_certain(c)):
+        extra = condition.type.ndim - expression.type.ndim
+        if extra > 0:  # parameters of distributions of vectors
+            condition = condition.all(axis=tuple(range(-extra, 0)))
+        shapes = zip(condition.type.shape[::-1], expression.type.shape[::-1], strict=False)
+        others = [-1 - k for k, (a, b) in enumerate(shapes) if a != 1 and (a is None or a != b)]
+        if others:
+            condition = condition.all(axis=others, keepdims=True)
+        expression = pt.switch(condition, expression, -np.inf)
+    return [expression]
+
+
+def _conditions(condition: Variable) -> list[Variable]:
+    """Return the conditions that all have to hold."""
+    node = condition.owner
+    if node is None:
+        return [condition]
+    scalar = getattr(node.op, "scalar_op", None)
+    joins = isinstance(node.op, All | Join | MakeVector | ScalarFromTensor | TensorFromScalar)
+    moved = isinstance(node.op, DimShuffle) and not node.inputs[0].type.ndim
+    if joins or moved or isinstance(scalar, AND | Cast):
+        return [c for v in node.inputs for c in _conditions(v)]
+    return [condition]
+
+
+def _is_certain(condition: Variable) -> bool:
+    """Return whether a comparison with 0 or 1 holds for all arguments of an exponential or so."""
+    node = condition.owner
+    if node is None or not isinstance(node.op, Elemwise) or len(node.inputs) != 2:
+        return False
+    inner, bound = map(_bare, node.inputs)
+    if inner.owner is None or not isinstance(inner.owner.op, Elemwise):
+        return False
+    if not (isinstance(bound, Constant) and bound.data.size == 1):
+        return False
+    function, number = inner.owner.op.scalar_op, bound.data.item()
+    if isinstance(node.op.scalar_op, GE):
+        return number <= 0 and isinstance(function, Exp | Sigmoid | Softplus)
+    return isinstance(node.op.scalar_op, LE) and number >= 1 and isinstance(function, Sigmoid)
+
+
+def _bare(variable: Variable) -> Variable:
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
+        variable = variable.owner.inputs[0]
+    return variable
+
+
+def _summands(graph: Variable) -> list[Variable]:
+    """Return arrays whose sums add up to the sum of a graph."""
+    node = graph.owner
+    if node is None or isinstance(graph, Constant):
+        return [graph]
+    if isinstance(node.op, Sum):
+        return _summands(node.inputs[0])
+    if isinstance(node.op, Elemwise) and graph.type.ndim == 0:
+        kind, inputs = node.op.scalar_op, node.inputs
+        if isinstance(kind, Add):
+            return [s for v in inputs for s in _summands(v)]
+        if isinstance(kind, Sub):
+            first, second = inputs
+            return [*_summands(first), *(-s for s in _summands(second))]
+        if isinstance(kind, Neg):
+            return [-s for s in _summands(inputs[0])]
+        if isinstance(kind, Mul):
+            factors = [v for v in inputs if _is_number(v)]
+            others = [v for v in inputs if v not in factors]
+            if len(others) == 1:
+                return [pt.mul(s, *factors) for s in _summands(others[0])]
+    if isinstance(node.op, DimShuffle) and prod(s or 0 for s in graph.type.shape) == 1:
+        return _summands(node.inputs[0])
+    return [graph]
+
+
+def _is_number(variable: Variable) -> bool:
+    return isinstance(variable, Constant) and variable.type.ndim == 0

@@ -1,0 +1,91 @@
+"""Which variables are local is read from graphs; couplings that are planted make them global."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pm_evidence as pe
+
+GROUP = np.repeat(np.arange(4), 3)
+Y = np.linspace(-1.0, 2.0, 12)
+
+
+def local_of(model: pm.Model) -> set[str]:
+    table = pe.structure(model)
+    return set(table.index[table.kind == "local"])
+
+
+def effects(likelihood) -> pm.Model:
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        effect = pm.Normal("effect", 0, scale, shape=4)
+        likelihood(effect)
+    return model
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        lambda u: pm.Normal("y", u[GROUP], 1, observed=Y),
+        lambda u: pm.Normal("y", np.eye(4)[GROUP] @ u, 1, observed=Y),
+        lambda u: pm.Normal("y", u[:, None], 1, observed=Y.reshape(4, 3)),
+        lambda u: pm.StudentT("y", nu=3, mu=u[GROUP], sigma=1, observed=Y),
+        lambda u: pm.Potential("y", -2.0 * ((u[GROUP] - Y) ** 2).sum()),
+        lambda u: pm.Poisson("y", pt.exp(u)[GROUP], observed=np.arange(12)),
+        lambda u: pm.OrderedLogistic("y", u[GROUP], [-1.0, 1.0], observed=np.arange(12) % 3),
+        lambda u: pm.NormalMixture(
+            "y", [0.3, 0.7], pt.stack([u, u + 1], axis=-1)[GROUP], 1.0, observed=Y
+        ),
+    ],
+)
+def test_effects_of_groups_are_local(likelihood) -> None:
+    assert local_of(effects(likelihood)) == {"effect"}
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        # an index that couples two elements, a squared sum, and operations along the plate
+        lambda u: pm.Normal("y", u[GROUP] + u[np.roll(GROUP, 1)], 1, observed=Y),
+        lambda u: pm.Potential("y", -((u.sum() - 1.0) ** 2)),
+        lambda u: pm.Normal("y", pt.cumsum(u)[GROUP], 1, observed=Y),
+        lambda u: pm.Normal("y", pt.sort(u)[GROUP], 1, observed=Y),
+        lambda u: pm.MvNormal("y", u, 0.5 * np.eye(4) + 0.5, observed=Y[:4]),
+        lambda u: pm.Normal("y", np.ones((12, 4)) @ u, 1, observed=Y),
+    ],
+)
+def test_coupled_elements_are_global(likelihood) -> None:
+    assert local_of(effects(likelihood)) == set()
+
+
+def test_the_larger_of_crossed_factors_is_local() -> None:
+    first, second = np.arange(12) % 6, np.arange(12) // 6
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1, shape=6)
+        b = pm.Normal("b", 0, 1, shape=2)
+        pm.Normal("y", a[first] * b[second], 1, observed=Y)
+    table = pe.structure(model)
+    assert table.kind.to_dict() == {"a": "local", "b": "global"}
+    assert table.reason["b"].startswith("given a")
+
+
+def test_sites_in_regions_are_local_given_the_regions() -> None:
+    region = np.arange(6) // 3
+    with pm.Model() as model:
+        r = pm.Normal("r", 0, 1, shape=2)
+        site = pm.Normal("site", r[region], 1, shape=6)
+        pm.Normal("y", site[np.arange(12) // 2], 1, observed=Y)
+    assert local_of(model) == {"site"}
+
+
+def test_discrete_elements() -> None:
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, 2, shape=2)
+        label = pm.Categorical("label", [0.4, 0.6], shape=12)
+        pm.Normal("y", mean[label], 1, observed=Y)
+        n = pm.Poisson("n", 5, shape=3)
+        pm.Binomial("k", n, 0.5, observed=[2, 3, 1])
+    table = pe.structure(model)
+    assert table.integrated_by.to_dict() == {"mean": "", "label": "sum", "n": "counts"}
+    assert table.elements["label"] == 12

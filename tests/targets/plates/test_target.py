@@ -1,0 +1,139 @@
+"""Integrals over the elements of plates against sums and quadratures that are written out."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import binom, norm, poisson, t
+
+import pm_evidence as pe
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.plates import programs
+from pm_evidence.targets.plates.target import PlateTarget
+
+RNG = np.random.default_rng(5)
+GROUP = np.repeat(np.arange(5), 4)
+COUNTS = RNG.poisson(np.exp(0.5 + RNG.normal(size=5)[GROUP]))
+Y = np.array([-2.2, -1.4, 0.2, 1.9, 2.4, 3.1])
+
+
+def counts_of_groups(*, heavy: bool = False) -> pm.Model:
+    with pm.Model() as model:
+        mean, scale = pm.Normal("mean", 0, 1), pm.HalfNormal("scale", 1)
+        if heavy:
+            effect = pm.StudentT("effect", nu=2, mu=mean, sigma=scale, shape=5)
+        else:
+            effect = pm.Normal("effect", mean, scale, shape=5)
+        pm.Poisson("y", pm.math.exp(effect)[GROUP], observed=COUNTS)
+    return model
+
+
+def log_likelihood(mean: float, scale: float, *, heavy: bool) -> float:
+    s = np.linspace(-22.0, 22.0, 100_001)  # equal steps of the area sine reach far tails
+    z, log_step = np.sinh(s), np.log(np.cosh(s)) + np.log(s[1] - s[0])
+    u = mean + scale * z
+    log_prior = t.logpdf(z, 2) if heavy else norm.logpdf(z)
+    total = 0.0
+    for g in range(5):
+        y = COUNTS[g == GROUP]
+        log_f = (
+            log_prior + y.sum() * u - y.size * np.exp(np.minimum(u, 700.0)) - gammaln(y + 1).sum()
+        )
+        total += logsumexp(log_f + log_step)
+    return total
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_quadrature_and_its_gradient(heavy: bool) -> None:
+    target = PlateTarget(counts_of_groups(heavy=heavy))
+    x = np.array([[0.2, -0.3], [1.0, 0.7], [-0.5, -4.0]])
+    values, gradient = target.differentiable.evaluate(x)
+    exact = [log_likelihood(m, np.exp(s), heavy=heavy) for m, s in x]
+    np.testing.assert_allclose(values[:, 1], exact, rtol=0, atol=1e-5)
+    for k in range(2):
+        step = np.zeros(2)
+        step[k] = 0.01
+        slope = (target.density.values(x + step) - target.density.values(x - step)) / 0.02
+        np.testing.assert_allclose(gradient[:, :, k], slope, rtol=2e-3, atol=2e-3)
+
+
+def test_normal_elements_have_a_closed_form() -> None:
+    with pm.Model() as model:
+        mean, scale = pm.Normal("mean", 0, 1), pm.HalfNormal("scale", 1)
+        effect = pm.Normal("effect", mean, scale, shape=6)
+        pm.Normal("y", effect, 0.5, observed=Y)
+    x = np.array([[0.3, 0.2], [0.1, -12.0], [0.0, 9.0]])
+    found = PlateTarget(model).density.values(x)[:, 1]
+    spread = np.hypot(np.exp(x[:, 1]), 0.5)[:, None]
+    np.testing.assert_allclose(found, norm.logpdf(Y, x[:, :1], spread).sum(axis=1), rtol=1e-10)
+
+
+def test_sums_over_labels_and_counts() -> None:
+    seen = np.array([[3, 2, 4], [5, 6, 3]])
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, 2, shape=2)
+        label = pm.Categorical("label", [0.4, 0.6], shape=6)
+        pm.Normal("y", mean[label], 1, observed=Y)
+        rate = pm.HalfNormal("rate", 50)
+        n = pm.Poisson("n", rate, shape=2)
+        pm.Binomial("k", n[:, None], 0.4, observed=seen)
+    target = PlateTarget(model)
+    found = target.density.values(np.array([[-1.0, 2.0, np.log(60.0)]]))[0, 1]
+    labels = np.logaddexp(np.log(0.4) + norm.logpdf(Y, -1), np.log(0.6) + norm.logpdf(Y, 2)).sum()
+    every = np.arange(400)
+    log_f = poisson.logpmf(every, 60.0) + binom.logpmf(seen[:, :, None], every, 0.4).sum(axis=1)
+    assert found == pytest.approx(labels + logsumexp(log_f, axis=1).sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("size", "width"), [(2, 1e-4), (4, 2e-3), (20, 0.02)])
+def test_narrow_modes_beside_wide_ones(size: int, width: float) -> None:
+    y = 2.82 * np.resize([1, -1, 1.02, 0.98, -1.01, 1.03, -0.97], size)
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0, 1, shape=size)
+        narrow = np.log(0.9) + pm.logp(pm.Normal.dist(theta, width), y)
+        wide = np.log(0.1) + pm.logp(pm.Normal.dist(theta, 5.0), y)
+        pm.Potential("likelihood", pm.math.logaddexp(narrow, wide).sum())
+    dt = pe.sample_evidence(model, random_seed=1, progressbar=False)
+    exact = np.logaddexp(
+        np.log(0.9) + norm.logpdf(y, 0, np.hypot(1, width)),
+        np.log(0.1) + norm.logpdf(y, 0, np.sqrt(26)),
+    ).sum()
+    found = pe.log_evidence(dt)
+    assert (found.status, found.value) == ("ok", pytest.approx(exact, abs=1e-5))
+    assert dt["posterior"]["theta"].shape[2:] == (size,)
+
+
+def test_draws_of_local_variables() -> None:
+    target = PlateTarget(counts_of_groups())
+    x = np.tile([0.2, -0.3], (20_000, 1)) + 1e-9 * np.arange(20_000)[:, None]
+    drawn = target.posterior(x)["effect"]
+    u = 0.2 + np.exp(-0.3) * np.linspace(-10, 10, 4001)
+    for g in range(5):
+        y = COUNTS[g == GROUP]
+        log_f = norm.logpdf(u, 0.2, np.exp(-0.3)) + y.sum() * u - y.size * np.exp(u)
+        weight = np.exp(log_f - logsumexp(log_f))
+        mean = weight @ u
+        spread = np.sqrt(weight @ (u - mean) ** 2)
+        assert abs(drawn[:, g].mean() - mean) < 5 * spread / np.sqrt(20_000)
+        assert drawn[:, g].std() == pytest.approx(spread, rel=0.025)
+
+
+def test_a_term_that_is_counted_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = programs._terms_of_plate
+
+    def twice(*arguments):
+        graphs, sums = usual(*arguments)
+        return [*graphs, graphs[0]], [*sums, sums[0]]
+
+    monkeypatch.setattr(programs, "_terms_of_plate", twice)
+    with pytest.raises(NotBatchedError, match="not independent"):
+        PlateTarget(counts_of_groups())
+
+
+def test_what_cannot_be_integrated_is_refused() -> None:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mean", 0, 1), 1, observed=[1.0, 2.0])
+    with pytest.raises(pe.ModelError, match=r"pe\.structure"):
+        pe.sample_evidence(model, marginalise=True, progressbar=False)
+    with pytest.raises(ValueError, match="marginalise must be 'auto', True or False"):
+        pe.sample_evidence(model, marginalise="yes", progressbar=False)
