@@ -51,15 +51,18 @@ class Quadrature:
         The density of the elements.
     n_scanned : int
         Number of nodes of the scan.
+    n_final : int
+        About how many nodes an integral has.
     """
 
     program: PlateProgram
     n_scanned: int = _SCANNED
+    n_final: int = _NODES
 
     @property
     def n_nodes(self) -> int:
-        """About how many nodes an integral takes."""
-        return self.n_scanned + 2 * _NODES
+        """About how many nodes an integral takes, with those of earlier steps."""
+        return self.n_scanned + _NODES + self.n_final
 
     def resolving(self, points: Floats) -> "Quadrature":
         """Return the rule with a scan that is fine enough for all modes at some points.
@@ -339,4 +342,6 @@ def rule_of(program: PlateProgram, points: Floats) -> Sum | Counts | NormalRule 
         return Counts(program)
     if program.is_quadratic and program.plate.positions.shape[1] == 1:
         return NormalRule(program)
-    return Quadrature(program).resolving(points)
+    rule = Quadrature(program).resolving(points)
+    n_final = max(found.weight.shape[1] for _, found in rule.integrate(points))
+    return replace(rule, n_final=n_final)
