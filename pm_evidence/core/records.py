@@ -370,7 +370,8 @@ class Facts:
     # Distinct values that the likelihood took, if they are few, over so many prior draws
     n_values: int | None = None
     n_prior_draws: int | None = None
-    integration_error: float | None = None  # of integrals over local variables, in nats
+    marginalised: str | None = None  # names of local variables that were integrated
+    integration_error: float | None = None  # of these integrals, in nats
     # Routes that were taken, the one that the result comes from, and how others check it
     route: str | None = None
     routes: Mapping[str, Mapping[str, Any]] | None = None

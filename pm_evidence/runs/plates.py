@@ -51,16 +51,16 @@ def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarg
 
     Notes
     -----
-    Discrete variables are summed whenever they can be. Continuous ones are integrated unless the
-    posterior is known to be log-concave given a few variables, because its approximations cost as
-    little. All this is known before the run.
+    Discrete variables are summed whenever they can be. Continuous ones are integrated if there is no
+    global variable, or if there are more coordinates than approximations of the whole posterior
+    can have. All this is known before the run.
     """
     if marginalise is False:
         return None
     if problem is None and not estimated_variables(model):
         try:
             structure = structure_of_model(model)
-            if marginalise is True or _is_worthwhile(model, structure):
+            if marginalise is True or _is_worthwhile(structure):
                 target = target_of(model, marginalise=True, backend="numpy")
                 if structure.plates and isinstance(target, PlateTarget):
                     target.differentiable  # noqa: B018  # raises an error if it is not batched
@@ -77,16 +77,12 @@ def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarg
     )
 
 
-def _is_worthwhile(model: Any, structure: Any) -> bool:
-    """Return whether integrating is expected to cost less than sampling all variables."""
+def _is_worthwhile(structure: Any) -> bool:
+    """Return whether integrating is known to cost less than sampling all variables."""
     if not structure.plates:
         return False
-    if any(plate.rule != "quadrature" for plate in structure.plates):
-        return True
-    if structure.layout.size > _MOST_APPROXIMATED:
-        return True
-    full: Any = target_of(model, reparameterise=True, backend="numpy")
-    return full.hyperparameters is None
+    of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
+    return of_sums or not structure.reasons or structure.layout.size > _MOST_APPROXIMATED
 
 
 def without_globals(target: Any) -> PosteriorDraws | None:

@@ -104,7 +104,7 @@ def test_a_change_of_a_called_function_is_not_overlooked(tmp_path):
     """numba looks at the file of the caller alone, and would run the code of the old function."""
     package = tmp_path / "pm_evidence"
     (package / "core").mkdir(parents=True)
-    for name in ("__init__.py", "caches.py", "version.py"):
+    for name in ("__init__.py", "version.py"):
         shutil.copy(SOURCE / "core" / name, package / "core")
     (package / "__init__.py").touch()
     for name, text in TWO_FILES.items():

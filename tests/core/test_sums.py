@@ -82,5 +82,5 @@ def test_no_order_is_left_to_the_compiler():
         if "fastmath" in line
     ]
     assert said == [
-        ("graph.py", "with _flag, pytensor.config.change_flags(numba__fastmath=False):")
+        ("numba_graph.py", "with _flag, pytensor.config.change_flags(numba__fastmath=False):")
     ]

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE_WORDS, README_LINES, SENTENCE_WORDS = 2500, 150, 25
 # Pages for developers, whose lists of names are read as one sentence.
-OTHERS = {"docs/internals.md"}
+OTHERS = {f"docs/{name}.md" for name in ("internals", "architecture", "approximations")}
 
 
 def words_of_pages():

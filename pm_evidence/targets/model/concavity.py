@@ -33,6 +33,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
+from pm_evidence.targets.compile.numpy_graph import inlined
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.log_scale import BinomialExcess, ExponentialExcess
 
@@ -329,7 +330,8 @@ def known_functions(
     free = [variable for variable in inputs if variable not in given]
     known = {variable: Function(AFFINE) for variable in free}
     known.update((variable, Function.constant(x)) for variable, x in given.items())
-    for node in io_toposort([], list(graphs)):
+    graphs = inlined(list(graphs))
+    for node in io_toposort([], graphs):
         arguments = [_of(variable, known) for variable in node.inputs]
         n_varying = sum(each.value is None for each in arguments)
         results = [] if n_varying else _evaluated(node, arguments)
@@ -357,7 +359,7 @@ def _of(variable: Any, known: dict[Variable, Function]) -> Function:
 
 def _evaluated(node: Any, arguments: Sequence[Function]) -> list[Function]:
     """Return the values of a node whose inputs are data; none if they cannot be computed."""
-    if isinstance(node.op, HasInnerGraph):  # it would have to be compiled
+    if isinstance(node.op, HasInnerGraph):  # a loop would have to be compiled
         return []
     results: list[list[Any]] = [[None] for _ in node.outputs]
     try:
