@@ -51,9 +51,9 @@ def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarg
 
     Notes
     -----
-    Discrete variables are summed whenever they can be. Continuous ones are integrated if there is no
-    global variable, or if there are more coordinates than approximations of the whole posterior
-    can have. All this is known before the run.
+    Discrete variables are summed whenever they can be. Continuous ones are integrated if there are
+    no global variables, or more coordinates than an approximation of the whole posterior can have.
+    All this is known before the run.
     """
     if marginalise is False:
         return None

@@ -17,6 +17,7 @@ import numpy as np
 import pytensor
 import pytensor.scalar as ps
 from numpy.typing import NDArray
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -33,7 +34,6 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
-from pm_evidence.targets.compile.numpy_graph import inlined
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.log_scale import BinomialExcess, ExponentialExcess
 
@@ -330,8 +330,7 @@ def known_functions(
     free = [variable for variable in inputs if variable not in given]
     known = {variable: Function(AFFINE) for variable in free}
     known.update((variable, Function.constant(x)) for variable, x in given.items())
-    graphs = inlined(list(graphs))
-    for node in io_toposort([], graphs):
+    for node in io_toposort([], list(graphs)):
         arguments = [_of(variable, known) for variable in node.inputs]
         n_varying = sum(each.value is None for each in arguments)
         results = [] if n_varying else _evaluated(node, arguments)
@@ -359,6 +358,12 @@ def _of(variable: Any, known: dict[Variable, Function]) -> Function:
 
 def _evaluated(node: Any, arguments: Sequence[Function]) -> list[Function]:
     """Return the values of a node whose inputs are data; none if they cannot be computed."""
+    if isinstance(node.op, OpFromGraph):
+        inner, values = node.op.fgraph, [each.value for each in arguments]
+        found = known_functions(
+            inner.inputs, inner.outputs, dict(zip(inner.inputs, values, strict=True))
+        )
+        return found if all(each.value is not None for each in found) else []
     if isinstance(node.op, HasInnerGraph):  # a loop would have to be compiled
         return []
     results: list[list[Any]] = [[None] for _ in node.outputs]
