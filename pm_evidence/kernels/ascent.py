@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from pm_evidence.core.shape import Shape
@@ -12,46 +11,6 @@ from pm_evidence.targets.compile.numba_density import densities_with_gradients
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
-
-
-# An ascent has reached a peak if the curvature there predicts the log density, and the gain of a
-# Newton step, this well, in nats.
-_CLOSE = 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPeaks:
-    """Peaks with the normal densities that have the same curvature."""
-
-    mean: Floats  # shape (k, d): positions of the peaks
-    # shape (k, d, d): lower Cholesky factors of the inverse of minus the second derivatives
-    factor: Floats
-    height: Floats  # shape (k,): log densities, in nats
-
-    @classmethod
-    def none(cls, n_dim: int) -> "KnownPeaks":
-        """Return no peak in ``n_dim`` dimensions."""
-        return cls(np.empty((0, n_dim)), np.empty((0, n_dim, n_dim)), np.empty(0))
-
-
-def reached(x: Floats, height: Floats, gradient: Floats, known: KnownPeaks) -> NDArray[np.int64]:
-    """Return the index of the peak whose curvature explains what is found at each point, or -1.
-
-    Log density and slope are compared: another peak nearby would change one of them.
-    """
-    found = np.full(len(x), -1)
-    for k in range(len(known.height)):
-        rows = np.flatnonzero(found < 0)
-        if not rows.size:
-            break
-        factor, mean = known.factor[k], known.mean[k]
-        z = scipy.linalg.solve_triangular(
-            factor, (x[rows] - mean).T, lower=True, check_finite=False
-        ).T
-        misfit = np.abs(known.height[k] - 0.5 * (z**2).sum(axis=1) - height[rows])
-        apart = ((z + gradient[rows] @ factor) ** 2).sum(axis=1)
-        found[rows[(misfit < _CLOSE) & (0.5 * apart < _CLOSE)]] = k
-    return found
 
 
 # Number of steps, with changes of the gradient, from which the curvature is estimated.
@@ -76,8 +35,8 @@ class Climbs:
     # shape (n,): log prior and log likelihood there, times their powers, in nats; ``-inf`` where a
     # start has no finite density
     log_density: Floats
-    # shape (n,): whether the ascent has converged or ended at a known peak, instead of reaching the
-    # limit of evaluations or ending with a failed line search
+    # shape (n,): whether the ascent has converged, instead of reaching the limit of evaluations or
+    # ending with a failed line search
     settled: NDArray[np.bool_]
     n_evaluations: int  # evaluations of density and gradient in all
 
@@ -88,7 +47,6 @@ def climb(
     shape: Shape,
     n_evaluations: int,
     level: Floats | None = None,
-    known: KnownPeaks | None = None,
     power: tuple[float, float] = (1.0, 1.0),
 ) -> Climbs:
     """Climb the log posterior density from every row of ``start``.
@@ -97,7 +55,6 @@ def climb(
     ascent needs one evaluation after the other; those of all unfinished ascents are made at once.
     """
     level = np.zeros(start.shape[1]) if level is None else level
-    known = KnownPeaks.none(start.shape[1]) if known is None else known
     weights = np.array(power)
     ascents = _Ascents(start, shape, level, n_evaluations)
     with np.errstate(all="ignore"):
@@ -105,7 +62,7 @@ def climb(
             rows = ascents.unfinished
             value, gradient = densities_with_gradients(target, ascents.point[rows])
             height = value @ weights
-            ascents.answer(rows, height, weights @ gradient, known)
+            ascents.answer(rows, height, weights @ gradient)
     used = int(ascents.used.sum())
     return Climbs(ascents.x, ascents.height, ascents.settled, used)
 
@@ -125,7 +82,7 @@ class _Ascents:
         self.settled = np.zeros(n, bool)
         self.unfinished = np.arange(n)
 
-    def answer(self, rows: Rows, height: Floats, gradient: Floats, known: KnownPeaks) -> None:
+    def answer(self, rows: Rows, height: Floats, gradient: Floats) -> None:
         """Take ascents further, given log densities and gradients at their points."""
         self.used[rows] += 1
         slope = self._pulled_back(gradient)
@@ -136,10 +93,8 @@ class _Ascents:
         self._remember(rows[better & ~first], slope[better & ~first])
         to = rows[better]
         self.x[to], self.slope[to], self.height[to] = self.point[to], slope[better], height[better]
-        has_reached = np.zeros(len(rows), bool)
-        has_reached[better] = self._ended_at(to, gradient[better], known)
         shortened, failed = self._shorten(rows[~better & ~first])
-        turns = np.concatenate([rows[better & ~has_reached], failed])
+        turns = np.concatenate([to, failed])
         turned = self._turn(turns[self.used[turns] < self.most])
         self.unfinished = np.sort(np.concatenate([shortened, turned]))
 
@@ -160,14 +115,6 @@ class _Ascents:
         at = self.n_kept[rows] % _MEMORY
         self.steps[rows, at], self.changes[rows, at] = step, change
         self.n_kept[rows] += _inner(step, change) > 1e-10 * _inner(change, change)
-
-    def _ended_at(self, rows: Rows, gradient: Floats, known: KnownPeaks) -> NDArray[np.bool_]:
-        """Return which ascents have reached a known peak, and let them end there."""
-        k = reached(self.x[rows], self.height[rows], gradient, known)
-        ended, at = k >= 0, rows[k >= 0]
-        self.x[at], self.height[at] = known.mean[k[ended]], known.height[k[ended]]
-        self.settled[at] = True
-        return ended
 
     def _shorten(self, rows: Rows) -> tuple[Rows, Rows]:
         """Try shorter steps where there is room; return these rows, and others that may go on.

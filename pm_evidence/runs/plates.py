@@ -35,22 +35,6 @@ def check_marginalise(marginalise: Any) -> None:
 def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarget | None:
     """Return the target of a model whose local variables are integrated, or None.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    marginalise : {"auto", True, False}
-        What the user asks for.
-    problem : str or None
-        Why other arguments do not allow it; None if they do.
-
-    Raises
-    ------
-    ModelError
-        If it is True and no variable can be integrated.
-
-    Notes
-    -----
     Discrete variables are summed whenever they can be. Continuous ones are integrated if there are
     no global variables, or more coordinates than an approximation of the whole posterior can have.
     All this is known before the run.
@@ -96,19 +80,7 @@ def without_globals(target: Any) -> PosteriorDraws | None:
 def with_integration_error(
     target: Any, record: RunRecord, evidence: list[LogEvidence], drawn: PosteriorDraws | None
 ) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with the error of the integrals over local variables.
-
-    Parameters
-    ----------
-    target : Target
-        What was annealed; others than those with integrals are left as they are.
-    record : RunRecord
-        A finished run.
-    evidence : list of LogEvidence
-        Its estimates.
-    drawn : PosteriorDraws or None
-        Posterior draws of the global variables.
-    """
+    """Return record and estimates with the error of the integrals over local variables."""
     if not isinstance(target, PlateTarget):
         return record, evidence
     if drawn is None:

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.kernels.ascent import KnownPeaks, climb, reached
+from pm_evidence.kernels.ascent import climb
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.systems.exact import deceptive_systems, exact_systems
 
@@ -100,65 +100,3 @@ def test_jax_climbs_all_at_once_to_the_same_points(most):
     assert other.n_evaluations == found.n_evaluations
     alone = climb(by_jax, start[7:8], shape, most)
     np.testing.assert_allclose(alone.x[0], other.x[7], rtol=1e-9, atol=1e-9)
-
-
-# --- known peaks ---
-
-
-D, SD, APART = 3, 0.5, 4.0
-UNIT = Shape(np.zeros(D), np.ones((D, 1)))
-
-
-@pytest.fixture(scope="module")
-def two_modes():
-    """Normal modes of equal width at zero and at ``APART`` in the first coordinate."""
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1e3, shape=D)
-        first = pm.logp(pm.Normal.dist(0, SD), x).sum()
-        second = pm.logp(pm.Normal.dist(np.array([APART, 0, 0]), SD), x).sum()
-        pm.Potential("modes", pm.math.logaddexp(first, second))
-    return PyMCTarget(model)
-
-
-def known(target, *centres, sd=SD, raised=0.0):
-    mean = np.array(centres, dtype=float)
-    height = target.evaluate(mean).log_density.sum(axis=1)
-    return KnownPeaks(mean, np.array([sd * np.eye(D)] * len(mean)), height + raised)
-
-
-ZERO, OTHER = (0.0, 0.0, 0.0), (APART, 0.0, 0.0)
-
-
-def test_ascents_end_early_at_known_peaks(two_modes):
-    """At the same peaks as without this knowledge, for less than half the cost."""
-    start = np.random.default_rng(1).normal(scale=3.0, size=(60, D))
-    usual = climb(two_modes, start, UNIT, 500)
-    found = climb(two_modes, start, UNIT, 500, known=known(two_modes, ZERO, OTHER))
-    assert found.settled.all()
-    np.testing.assert_allclose(found.x, usual.x, atol=0.05)
-    np.testing.assert_allclose(found.log_density, usual.log_density, atol=1e-3)
-    assert found.n_evaluations < 0.5 * usual.n_evaluations
-
-
-def test_other_peaks_are_climbed_to(two_modes):
-    """An unknown mode is not taken for the known one."""
-    start = np.random.default_rng(2).normal(scale=3.0, size=(60, D))
-    usual = climb(two_modes, start, UNIT, 500)
-    found = climb(two_modes, start, UNIT, 500, known=known(two_modes, ZERO))
-    np.testing.assert_allclose(found.x, usual.x, atol=0.05)
-    assert (found.x[:, 0] > 3.0).sum() > 10
-
-
-@pytest.mark.parametrize("wrong", [{"sd": 0.5 * SD}, {"sd": 2.0 * SD}, {"raised": 0.5}])
-def test_a_wrong_curvature_or_height_ends_no_ascent(two_modes, wrong):
-    """At two standard deviations from the peak; the right ones end it there."""
-    x = np.array([2.0 * SD, 0.0, 0.0])
-    height = two_modes.evaluate(x[None]).log_density.sum()
-    gradient = -x / SD**2
-    for peaks, expected in (
-        (known(two_modes, ZERO), 0),
-        (known(two_modes, OTHER, ZERO), 1),
-        (known(two_modes, ZERO, **wrong), -1),
-    ):
-        found = reached(x[None], np.array([height]), gradient[None], peaks)
-        assert found.tolist() == [expected]

@@ -20,33 +20,19 @@ _COUNTS, _MOST_COUNTS = 32, 8192
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """The nodes of an integral for some points.
+    """The nodes of an integral for some points."""
 
-    Parameters
-    ----------
-    log_integral : ndarray, shape (n, n_elements)
-        In nats.
-    error : ndarray, shape (n, n_elements)
-        Its estimated error in nats; infinite where the rule did not settle.
-    nodes : ndarray, shape (n, m, n_elements, n_coordinates)
-        Values of the coordinates.
-    weight : ndarray, shape (n, m, n_elements)
-        Share of each node in the integral; the sums over nodes are 1.
-    log_density : ndarray, shape (n, m, n_elements), or None
-        Of continuous coordinates, at nodes in rising order, if these are not even.
-    even : bool
-        Whether nodes are those of the trapezoidal rule.
-    halved : bool
-        Whether every second node gives nearly the same.
-    """
-
-    log_integral: Floats
+    log_integral: Floats  # shape (n, n_elements): in nats
+    # shape (n, n_elements): its estimated error in nats; infinite where the rule did not settle
     error: Floats
-    nodes: Floats
+    nodes: Floats  # shape (n, m, n_elements, n_coordinates): values of the coordinates
+    # shape (n, m, n_elements): share of each node in the integral; the sums over nodes are 1
     weight: Floats
+    # shape (n, m, n_elements): of continuous coordinates, at nodes in rising order, if these are
+    # not even
     log_density: Floats | None = None
-    even: bool = False
-    halved: bool = False
+    even: bool = False  # whether nodes are those of the trapezoidal rule
+    halved: bool = False  # whether every second node gives nearly the same
 
     def repeated(self, n: int) -> "Nodes":
         """Return the nodes of one point for ``n`` points that are the same."""
@@ -91,21 +77,13 @@ def weights(log_terms: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class Sum:
-    """The sum over all joint values of discrete coordinates.
+    """The sum over all joint values of discrete coordinates."""
 
-    Parameters
-    ----------
-    program : PlateProgram
-        The density of the elements.
-    values : ndarray, shape (m, n_elements, n_coordinates)
-        All joint values; those that an element lacks repeat its first ones.
-    lacks : ndarray of bool, shape (m, n_elements)
-        Which these are.
-    """
-
-    program: PlateProgram
+    program: PlateProgram  # the density of the elements
+    # shape (m, n_elements, n_coordinates): all joint values; those that an element lacks repeat its
+    # first ones
     values: Floats
-    lacks: NDArray[np.bool_]
+    lacks: NDArray[np.bool_]  # shape (m, n_elements): which these are
 
     @classmethod
     def of(cls, program: PlateProgram) -> "Sum":

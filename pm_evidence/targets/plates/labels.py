@@ -54,13 +54,7 @@ MOVES = (
 
 
 class Labelled:
-    """The labels of graphs, and the pairs of elements that meet in them.
-
-    Parameters
-    ----------
-    values : mapping of Variable to ndarray
-        Values of the inputs at some point; shapes and constant indices are found by evaluation.
-    """
+    """The labels of graphs, and the pairs of elements that meet in them."""
 
     def __init__(self, values: Mapping[Variable, Any]) -> None:
         self._values: dict[Variable, Any] = dict(values)
@@ -69,17 +63,7 @@ class Labelled:
     def of(
         self, graphs: Sequence[Variable], labels: Mapping[Variable, Labels]
     ) -> tuple[list[Labels], Labels, dict[int, str]]:
-        """Return the labels of graphs, given those of inputs.
-
-        Returns
-        -------
-        list of ndarray
-            Of the shapes of the graphs.
-        ndarray, shape (n, 2)
-            Pairs of elements that meet.
-        dict of int to str
-            The operation in which an element first meets another.
-        """
+        """Return the labels of graphs, given those of inputs."""
         known: dict[Variable, Labels | None] = dict(labels)
         pairs, where = list[Labels](), dict[int, str]()
         for node in io_toposort(list(labels), list(graphs)):

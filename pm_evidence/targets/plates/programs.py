@@ -41,18 +41,10 @@ _LOCATION_SCALE: dict[type, bool] = {
 
 @dataclass(frozen=True, eq=False)
 class _Summed:
-    """How the numbers of one term are summed over the elements of a plate.
+    """How the numbers of one term are summed over the elements of a plate."""
 
-    Parameters
-    ----------
-    label : ndarray of int64, shape (k,)
-        The element of each number, -1 for none.
-    shape : tuple of int
-        Shape of the term without the axes along which it is summed before.
-    """
-
-    label: NDArray[np.int64]
-    shape: tuple[int, ...]
+    label: NDArray[np.int64]  # shape (k,): the element of each number, -1 for none
+    shape: tuple[int, ...]  # shape of the term without the axes along which it is summed before
 
     def add(self, total: Floats, term: Floats) -> None:
         """Add a term, shape ``(n, m, *shape)``, to the sums, shape ``(n, m, n_elements)``."""
@@ -74,35 +66,7 @@ class _Summed:
 
 
 class PlateProgram:
-    """The log density of each element of a plate, of values of its coordinates and of globals.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    structure : Structure
-        Its structure.
-    plate : Plate
-        The plate.
-    first : int
-        Number of the plate's first element among those of all plates.
-    fixed : sequence of ndarray
-        Values of all free variables; those of other plates stay there.
-
-    Attributes
-    ----------
-    is_quadratic : bool
-        Whether the log density of every element is quadratic in its coordinates.
-    is_heavy : bool
-        Whether the prior of a coordinate has heavy tails.
-    n_numbers : int
-        How many numbers the operations give for one point and one node.
-
-    Raises
-    ------
-    NotBatchedError
-        If an operation is not done for many points at once.
-    """
+    """The log density of each element of a plate, of values of its coordinates and of globals."""
 
     def __init__(
         self,
@@ -184,15 +148,7 @@ class PlateProgram:
     # evaluation -------------------------------------------------------------------------------
 
     def inputs(self, x: Floats, nodes: Floats | None) -> list[Floats]:
-        """Return the values of all free variables.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Points of all free variables, of which those of the global ones are used.
-        nodes : ndarray, shape (n, m, n_elements, n_coordinates), or None
-            Values of the coordinates; None for the fixed ones.
-        """
+        """Return the values of all free variables."""
         found = list[Floats]()
         for k, (variable, is_local) in enumerate(
             zip(self.layout.variables, self._is_local, strict=True)
@@ -243,22 +199,7 @@ class PlateProgram:
         return total
 
     def gradient(self, x: Floats, nodes: Floats, weight: Floats) -> Floats:
-        """Return the weighted sums of the elements' gradients with respect to the globals.
-
-        Parameters
-        ----------
-        x : ndarray, shape (n, n_dim)
-            Points of all free variables.
-        nodes : ndarray, shape (n, m, n_elements, n_coordinates)
-            Values of the coordinates.
-        weight : ndarray, shape (n, m, n_elements)
-            Weight of each node.
-
-        Returns
-        -------
-        ndarray, shape (n, n_dim)
-            Zero for the local variables.
-        """
+        """Return the weighted sums of the elements' gradients with respect to the globals."""
         gradient = np.zeros((len(x), self.layout.size))
         for rows, part in self._blocks(*nodes.shape[:2]):
             gradient[rows] += self._gradient(x[rows], nodes[rows, part], weight[rows, part])

@@ -44,20 +44,11 @@ class Quadrature:
     The error of the trapezoidal rule falls exponentially with the number of nodes for smooth
     densities. By halving this number once and twice, one sees how fast. Where the error stays
     large, as with a narrow mode beside a wide one, the interval is divided again and again.
-
-    Parameters
-    ----------
-    program : PlateProgram
-        The density of the elements.
-    n_scanned : int
-        Number of nodes of the scan.
-    n_final : int
-        About how many nodes an integral has.
     """
 
-    program: PlateProgram
-    n_scanned: int = _SCANNED
-    n_final: int = _NODES
+    program: PlateProgram  # the density of the elements
+    n_scanned: int = _SCANNED  # number of nodes of the scan
+    n_final: int = _NODES  # about how many nodes an integral has
 
     @property
     def n_nodes(self) -> int:
@@ -327,15 +318,7 @@ def _rule() -> tuple[Floats, Floats, Floats]:
 
 
 def rule_of(program: PlateProgram, points: Floats) -> Sum | Counts | NormalRule | Quadrature:
-    """Return the rule for a plate.
-
-    Parameters
-    ----------
-    program : PlateProgram
-        The density of the elements.
-    points : ndarray, shape (n, n_dim)
-        Points at which it is tried how fine a scan has to be.
-    """
+    """Return the rule for a plate."""
     if program.plate.rule == "sum":
         return Sum.of(program)
     if program.plate.rule == "counts":

@@ -26,25 +26,16 @@ FEWEST = 2
 
 @dataclass(frozen=True, eq=False)
 class Plate:
-    """Elements of the same kind, which are integrated side by side.
+    """Elements of the same kind, which are integrated side by side."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The variables that each coordinate of an element belongs to.
-    positions : ndarray of int64, shape (n_elements, n_coordinates)
-        Where the coordinates of every element lie in the flat vector of all free variables.
-    rule : {"sum", "counts", "quadrature"}
-        How it is integrated: over finitely many values, over all whole numbers from a least one on,
-        or over the line.
-    lower, upper : ndarray, shape (n_elements, n_coordinates)
-        Bounds of discrete coordinates.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # the variables that each coordinate of an element belongs to
+    # shape (n_elements, n_coordinates): where the coordinates of every element lie in the flat
+    # vector of all free variables
     positions: NDArray[np.int64]
+    # How it is integrated: over finitely many values, over all whole numbers from a least one on,
+    # or over the line
     rule: str
-    lower: NDArray[np.float64]
+    lower: NDArray[np.float64]  # shape (n_elements, n_coordinates): bounds of discrete coordinates
     upper: NDArray[np.float64]
 
     @property
@@ -55,27 +46,14 @@ class Plate:
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Which variables of a model are local, element by element, and which are global.
+    """Which variables of a model are local, element by element, and which are global."""
 
-    Parameters
-    ----------
-    layout : Layout
-        Position of every free variable.
-    plates : tuple of Plate
-        Elements that are independent given the global variables.
-    reasons : dict of str to str
-        Why each of the others is global.
-    terms : Terms
-        The terms of the log density.
-    labels : list of ndarray
-        For each term, the plate and the element that each of its numbers belongs to, as the number
-        of the element over all plates; -1 for numbers that belong to none.
-    """
-
-    layout: Layout
-    plates: tuple[Plate, ...]
-    reasons: dict[str, str]
-    terms: Terms
+    layout: Layout  # position of every free variable
+    plates: tuple[Plate, ...]  # elements that are independent given the global variables
+    reasons: dict[str, str]  # why each of the others is global
+    terms: Terms  # the terms of the log density
+    # For each term, the plate and the element that each of its numbers belongs to, as the number of
+    # the element over all plates; -1 for numbers that belong to none
     labels: list[Labels]
 
     @property
@@ -88,17 +66,6 @@ class Structure:
 def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Structure:
     """Return the structure of a model.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    layout : Layout
-        Position of every free variable.
-    point : sequence of ndarray
-        Values of the free variables at which their densities are finite.
-
-    Notes
-    -----
     Every variable is tried alone, all others being global. The one with the most elements is local,
     and so is each further one with which the elements stay as small as they have to be. Of crossed
     effects, the larger factor is local and the other global.
@@ -128,13 +95,7 @@ def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Struc
 
 
 def structure_of_model(model: pm.Model) -> Structure:
-    """Return the structure of a model, read at a prior draw of its own.
-
-    Raises
-    ------
-    ModelError
-        If the model has no well-defined evidence.
-    """
+    """Return the structure of a model, read at a prior draw of its own."""
     check_model(model)
     sampler = prior_sampler(model)
     x = sampler.draw(_DRAWS, np.random.SeedSequence(_DRAWS))

@@ -44,22 +44,6 @@ class PlateTarget(PyMCTarget):
     The likelihood is that of the global variables: the integral of prior and likelihood of the
     local ones, one element after the other. Draws of the local variables are made from their
     distribution given the global ones when results are asked for.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        A model with plates; see ``structure_of``.
-    full : PyMCTarget, optional
-        The target of all variables, if it is there.
-
-    Attributes
-    ----------
-    structure : Structure
-        Which variables are local.
-    every : Layout
-        Position of all free variables, local ones included.
-    rules : list
-        How the elements of each plate are integrated.
     """
 
     def __init__(self, model: pm.Model, *, full: PyMCTarget | None = None) -> None:

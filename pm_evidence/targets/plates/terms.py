@@ -29,40 +29,20 @@ from pm_evidence.targets.model.vectorised import quietly
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """A summand of the log density.
+    """A summand of the log density."""
 
-    Parameters
-    ----------
-    name : str
-        The variable, or the potential, that it belongs to.
-    graph : TensorVariable
-        Array whose sum is the summand, as a graph of ``Terms.parts``.
-    is_prior : bool
-        Whether it belongs to the log prior.
-    """
-
-    name: str
-    graph: Variable
-    is_prior: bool
+    name: str  # the variable, or the potential, that it belongs to
+    graph: Variable  # array whose sum is the summand, as a graph of ``Terms.parts``
+    is_prior: bool  # whether it belongs to the log prior
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """All terms of a model, and the inputs that hold the values of its free variables.
+    """All terms of a model, and the inputs that hold the values of its free variables."""
 
-    Parameters
-    ----------
-    parts : list of TensorVariable
-        Unconstrained values of the free variables, float64.
-    terms : list of Term
-        Their sum is the log density.
-    values : dict
-        What the model's value variables are as graphs of ``parts``.
-    """
-
-    parts: list[Variable]
-    terms: list[Term]
-    values: dict[Variable, Variable]
+    parts: list[Variable]  # unconstrained values of the free variables, float64
+    terms: list[Term]  # their sum is the log density
+    values: dict[Variable, Variable]  # what the model's value variables are as graphs of ``parts``
 
     def of_model(self, model: pm.Model, graphs: list[Variable]) -> list[Variable]:
         """Return graphs of the model's random variables as graphs of ``parts``."""
@@ -71,20 +51,7 @@ class Terms:
 
 
 def terms_of(model: pm.Model, layout: Layout) -> Terms:
-    """Return the terms of a model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    layout : Layout
-        Shapes of the free variables' unconstrained values.
-
-    Raises
-    ------
-    NotImplementedError
-        If a variable has no density that PyMC knows.
-    """
+    """Return the terms of a model."""
     parts, values = [], {}
     for value_var, variable in zip(model.value_vars, layout.variables, strict=True):
         part = pt.TensorType("float64", shape=variable.shape)(variable.name)
