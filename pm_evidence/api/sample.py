@@ -157,7 +157,8 @@ def sample_evidence(
         detection, labels of a mixture or effects of groups, are integrated one element at a time
         (`structure` shows them). Only the others are then sampled; draws of the integrated ones
         come from their distribution given these. ``"auto"`` sums discrete variables whenever it
-        can, and integrates continuous ones if there are no others, or more than 3,000 coordinates.
+        can. If method, schedule and draws are left out, it integrates continuous ones too where
+        there are no others, or more than 3,000 coordinates.
         The attribute ``marginalised`` of the result names them, and ``integration_error`` is a part
         of the stated error.
     backend : {"auto", "numpy", "numba", "jax"}
@@ -304,7 +305,7 @@ def sample_evidence(
             problem = _not_integrated(
                 given, potentials, backend, chosen, n, usual=reparameterise and plain
             )
-            main: Any = plate_target(given, marginalise, problem)
+            main: Any = plate_target(given, marginalise, problem, open_routes=open_routes)
             prior = None
             if main is None:
                 main, prior = _targets(given, potentials, for_compiler, moved, backend, n)

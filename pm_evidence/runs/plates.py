@@ -32,11 +32,14 @@ def check_marginalise(marginalise: Any) -> None:
         )
 
 
-def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarget | None:
+def plate_target(
+    model: Any, marginalise: Any, problem: str | None, *, open_routes: bool
+) -> PlateTarget | None:
     """Return the target of a model whose local variables are integrated, or None.
 
-    Discrete variables are summed whenever they can be. Continuous ones are integrated if there are
-    no global variables, or more coordinates than an approximation of the whole posterior can have.
+    ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
+    can be. Where the user leaves the route open, continuous ones are integrated if there are no
+    global variables, or more coordinates than an approximation of the whole posterior can have.
     All this is known before the run.
     """
     if marginalise is False:
@@ -44,7 +47,7 @@ def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarg
     if problem is None and not estimated_variables(model):
         try:
             structure = structure_of_model(model)
-            if marginalise is True or _is_worthwhile(structure):
+            if marginalise is True or _is_worthwhile(structure, open_routes):
                 target = target_of(model, marginalise=True, backend="numpy")
                 if structure.plates and isinstance(target, PlateTarget):
                     target.differentiable  # noqa: B018  # raises an error if it is not batched
@@ -61,12 +64,13 @@ def plate_target(model: Any, marginalise: Any, problem: str | None) -> PlateTarg
     )
 
 
-def _is_worthwhile(structure: Any) -> bool:
+def _is_worthwhile(structure: Any, open_routes: bool) -> bool:
     """Return whether integrating is known to cost less than sampling all variables."""
     if not structure.plates:
         return False
     of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
-    return of_sums or not structure.reasons or structure.layout.size > _MOST_APPROXIMATED
+    is_hard = not structure.reasons or structure.layout.size > _MOST_APPROXIMATED
+    return of_sums or (open_routes and is_hard)
 
 
 def without_globals(target: Any) -> PosteriorDraws | None:

@@ -115,6 +115,11 @@ def tempered_result():
     return sample(method=method, schedule="linear", draws=20)
 
 
+def structure(**options):
+    """``pe.structure`` of the shared model."""
+    return pe.structure(model() if options.get("model") is None else options["model"])
+
+
 def certify(target=None, **options):
     """``simulate_and_certify`` of the shared model, with little effort."""
     return pe.simulate_and_certify(
@@ -368,6 +373,7 @@ GOOD = {
         "checkpoint": None, "target_mcse": None, "max_time": None, "max_draws": None,
         "random_seed": 1, "idata_kwargs": None, "compile_kwargs": None,
     }),
+    "structure": (structure, {"model": None}),
     "simulate_and_certify": (certify, {
         "target": None, "draws": 20, "n_stages": 3, "kernel": "auto", "cores": 1,
         "executor": None, "random_seed": 1,

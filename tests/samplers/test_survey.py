@@ -175,11 +175,11 @@ def test_a_ridge_without_end():
 
 @pytest.mark.parametrize("budget", [5_000, 30_000, 100_000])
 def test_the_cost_is_what_is_allowed(budget):
-    """A value counts as a third of a gradient; several modes take the usual budget."""
+    """A value counts as a third of a gradient; several modes take the usual budget, and a scan."""
     case = MODES["two_widths_4"]
     draws = draws_of_modes(case, 800, np.random.default_rng(5))
     found = look(modes("two_widths_4"), draws, 5, budget=budget)
-    assert found.n_evaluations < 3.7 * max(budget, USUAL_BUDGET)
+    assert found.n_evaluations < 4.3 * max(budget, USUAL_BUDGET)
 
 
 def test_a_density_without_finite_values_is_survived():
