@@ -50,11 +50,8 @@ def structure(model: Any = None) -> pd.DataFrame:
     ...     spread = pm.HalfNormal("spread", 1)
     ...     effect = pm.Normal("effect", 0, spread, shape=6)
     ...     y = pm.Poisson("y", pm.math.exp(effect), observed=[1, 0, 3, 2, 2, 5])
-    >>> pe.structure(model)[["kind", "elements", "integrated_by"]]
-              kind  elements integrated_by
-    variable
-    spread  global         1
-    effect   local         6    quadrature
+    >>> pe.structure(model)["integrated_by"].to_dict()
+    {'spread': '', 'effect': 'quadrature'}
     """
     return _table(structure_of_model(find_model(model)))
 
