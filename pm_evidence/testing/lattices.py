@@ -188,18 +188,3 @@ def enumeration(target: Ising | Potts) -> Enumeration:
     if isinstance(target, Ising):
         energy -= target.field * draws.reshape(n_states, -1).sum(axis=1, dtype=float)
     return Enumeration(draws, energy)
-
-
-def ordered_draws(target: Ising | Potts, n: int, seed: int) -> NDArray[Any]:
-    """Return ``n`` states of one colour each: where reverse paths start deep in the ordered phase.
-
-    Colours have the probabilities of these states among each other. They are not draws of the
-    target; moves at beta 1 have to follow.
-    """
-    ising = isinstance(target, Ising)
-    values = np.array([-1, 1] if ising else range(target.n_colours), np.int8 if ising else np.uint8)
-    ones = (1,) * len(target.sizes)
-    states = np.broadcast_to(values.reshape(-1, *ones), (len(values), *target.sizes))
-    log_weight = -target.energy(states)
-    p = np.exp(log_weight - logsumexp(log_weight))
-    return states[np.random.default_rng(seed).choice(len(values), n, p=p)]
