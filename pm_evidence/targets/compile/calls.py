@@ -79,7 +79,7 @@ _generator_type = Later(lambda: types.NumPyRandomGeneratorType("NumPyRandomGener
 class CompiledCall:
     """A function in machine code that is called with a frame."""
 
-    address: int  # address of a function with ``core.codegen.native.frame_signature``
+    address: int  # address of a function with ``core.codegen.numba.frame_signature``
     n_slots: int  # number of slots that the caller fills
     # Address and shape of every other array that the function reads, one after the other
     data: NDArray[np.int64]

@@ -32,7 +32,7 @@ from pm_evidence.targets.layout import Layout
 class CompiledDensity:
     """A density in machine code."""
 
-    address: int  # address of a function with ``core.codegen.native.density_signature``
+    address: int  # address of a function with ``core.codegen.numba.density_signature``
     # Address and shape of every array that the function reads, one after the other
     data: NDArray[np.int64]
     has_gradient: bool  # whether the function writes gradients

@@ -171,8 +171,8 @@ def _is_single_precision(node: Any) -> bool:
 
 # 3. Compiled code reads beyond the end of an array ------------------------------------------------
 #
-# PyTensor's numba code does not check indices: the usual mistake of people who count from 1 gives
-# whatever lies in memory there, and a wrong evidence without an error.
+# PyTensor's numba code does not check vectors of indices: the usual mistake of counting from 1
+# gives whatever lies in memory there, and a wrong evidence without an error.
 
 
 @dataclass(frozen=True)
