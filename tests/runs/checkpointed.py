@@ -18,7 +18,7 @@ import pymc as pm
 
 import pm_evidence as pe
 from pm_evidence.core.interrupts import Progress
-from pm_evidence.runs import importance as coarse_start
+from pm_evidence.runs import importance
 from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
 from pm_evidence.samplers.pilot import Pilot
@@ -57,7 +57,8 @@ PARTS = (
     (TemperedBlock, "__call__"),
     (bridging._Bridge, "__call__"),
     (Pilot, "_run"),
-    (coarse_start, "explore"),
+    (importance, "_in_time"),
+    (importance, "explore"),
     (bridging, "survey"),
     (bridging, "fit_proposal"),
 )
