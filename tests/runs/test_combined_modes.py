@@ -108,16 +108,25 @@ def sampled(model, seed, **options):
     ],
 )
 def test_few_combinations_are_all_found(build, d, sd, target_mcse):
-    options = {} if target_mcse is None else {"target_mcse": target_mcse}
+    options = {"marginalise": False}  # which would integrate each coordinate
+    options |= {} if target_mcse is None else {"target_mcse": target_mcse}
     runs = runs_of(*build(d, sd), **options)
     assert runs.far == 0.0 and runs.ok.mean() > 0.8
+
+
+@pytest.mark.parametrize(("d", "sd"), [(2, 1e-4), (6, 0.02), (10, 0.1)])
+def test_independent_coordinates_are_integrated(d, sd):
+    """All combinations of their modes are counted, however many there are."""
+    model, exact = products(d, sd)
+    best = pe.log_evidence(sampled(model, 0))
+    assert best.status == "ok" and best.value == pytest.approx(exact, abs=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [partial(products, 6, 0.02), partial(products, 10, 0.1), wells])
 def test_many_combinations_are_said(build):
     model, _ = build()
-    dt = sampled(model, 0, target_mcse=0.05)
+    dt = sampled(model, 0, target_mcse=0.05, marginalise=False)
     assert pe.log_evidence(dt).status != "ok" and dt["log_evidence"].attrs["more_peaks"]
     for method in ("ais", "smc", "parallel_tempering"):
         dt = sampled(model, 0, method=method, target_mcse=0.1)
