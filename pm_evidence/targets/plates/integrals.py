@@ -33,6 +33,20 @@ class Nodes:
     log_density: Floats | None = None
     even: bool = False  # whether nodes are those of the trapezoidal rule
     halved: bool = False  # whether every second node gives nearly the same
+    # shape (n_elements,): where nodes are common, which of the distinct elements each element is;
+    # the arrays above then hold the distinct ones
+    same: NDArray[np.int64] | None = None
+
+    @property
+    def count(self) -> Floats:
+        """How often each of the elements counts."""
+        if self.same is None:
+            return np.ones(self.log_integral.shape[1])
+        return np.bincount(self.same).astype(float)
+
+    def totals(self) -> tuple[Floats, Floats]:
+        """Return the sums over elements of the log integrals and of their errors, shape ``(n,)``."""
+        return self.log_integral @ self.count, self.error @ self.count
 
     def repeated(self, n: int) -> "Nodes":
         """Return the nodes of one point for ``n`` points that are the same."""
@@ -40,7 +54,7 @@ class Nodes:
         changed: dict[str, Any] = {
             name: np.broadcast_to(value, (n, *value.shape[1:]))
             for name, value in arrays.items()
-            if isinstance(value, np.ndarray)
+            if isinstance(value, np.ndarray) and name != "same"
         }
         return replace(self, **changed)
 
@@ -49,6 +63,11 @@ class Rule(Protocol):
     """How the elements of a plate are integrated."""
 
     program: PlateProgram
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements that are integrated."""
+        ...
 
     @property
     def n_nodes(self) -> int:
@@ -104,6 +123,11 @@ class Sum:
         """Number of joint values."""
         return len(self.values)
 
+    @property
+    def n_elements(self) -> int:
+        """Number of elements that are integrated."""
+        return self.program.plate.n_elements
+
     def finer(self, n_points: int) -> Self:
         """Return the same rule, which has no error."""
         return self
@@ -126,6 +150,11 @@ class Counts:
 
     program: PlateProgram
     n_nodes: ClassVar[int] = 2 * _COUNTS
+
+    @property
+    def n_elements(self) -> int:
+        """Number of elements that are integrated."""
+        return self.program.plate.n_elements
 
     def finer(self, n_points: int) -> Self:
         """Return the same rule, which has no error."""
@@ -169,6 +198,11 @@ class NormalRule:
     program: PlateProgram
     n_nodes: ClassVar[int] = 6
 
+    @property
+    def n_elements(self) -> int:
+        """Number of elements that are integrated."""
+        return self.program.plate.n_elements
+
     def finer(self, n_points: int) -> Self:
         """Return the same rule, which has no error."""
         return self
@@ -197,66 +231,80 @@ class NormalRule:
 def gradient_of(program: PlateProgram, x: Floats, found: Nodes) -> Floats:
     """Return the gradient of the sum of the log integrals with respect to all free variables."""
     nodes, weight = found.nodes, found.weight
+    if found.same is not None:
+        weight = weight * found.count
     if found.halved:
-        half = weight[:, ::2]
-        nodes, weight = nodes[:, ::2], half / half.sum(axis=1, keepdims=True)
-    # where a density is negligible, its derivatives may not be finite
-    best = np.take_along_axis(nodes, weight.argmax(axis=1)[:, None, :, None], axis=1)
+        half, total = weight[:, ::2], weight.sum(axis=1, keepdims=True)
+        nodes, weight = nodes[:, ::2], half * (total / half.sum(axis=1, keepdims=True))
     negligible = weight < 1e-12
-    nodes = np.where(negligible[..., None], best, nodes)
+    if found.same is None:
+        # where a density is negligible, its derivatives may not be finite
+        best = np.take_along_axis(nodes, weight.argmax(axis=1)[:, None, :, None], axis=1)
+        nodes = np.where(negligible[..., None], best, nodes)
     return program.gradient(x, nodes, np.where(negligible, 0.0, weight))
 
 
 def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
     """Return coordinates of every element, shape ``(n, n_elements, n_coordinates)``."""
-    n, _, n_elements = found.weight.shape
     if isinstance(rule, NormalRule):
         centre = found.nodes.mean(axis=1)
         spread = 0.5 * np.abs(found.nodes[:, 1] - found.nodes[:, 0])
         return np.asarray(centre + spread * rng.standard_normal(centre.shape))
+    n, _, n_distinct = found.weight.shape
+    element = np.arange(n_distinct) if found.same is None else found.same
     if found.even:
-        return _between(found, rng)
-    nodes, weight, width = found.nodes, found.weight, np.zeros(1)
+        return _between(found, element, rng)
+    nodes, weight, width = found.nodes, found.weight, None
     if found.log_density is not None:
         dense, log_density = _dense(nodes[..., 0]), _dense(found.log_density)
         width = np.gradient(dense, axis=1)
         weight = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
         nodes = dense[..., None]
-    k = _chosen(weight, rng.random((n, n_elements)))
-    at = np.take_along_axis(nodes, k[..., None], axis=1)[:, 0]
-    if found.log_density is None:
+    k = _chosen(weight, element, rng.random((n, element.size)))
+    at = _taken(nodes, k, element)
+    if width is None:
         return at
-    spread = np.take_along_axis(width, k, axis=1)[:, 0]
+    spread = _taken(width, k, element)
     return np.asarray(at + (spread * (rng.random(spread.shape) - 0.5))[..., None])
 
 
-def _chosen(weight: Floats, uniform: Floats) -> NDArray[np.int64]:
-    """Return one node of each element with probabilities as its weights, shape ``(n, 1, k)``."""
+def _taken(values: Floats, k: NDArray[np.int64], element: NDArray[np.int64]) -> Floats:
+    """Return values at node ``k`` of every element, from those of distinct elements or of all."""
+    return values[np.arange(len(values))[:, None], k, element if values.shape[2] > 1 else 0]
+
+
+def _chosen(weight: Floats, element: NDArray[np.int64], uniform: Floats) -> NDArray[np.int64]:
+    """Return one node of each element with probabilities as its weights, shape ``(n, k)``."""
+    n, m, n_distinct = weight.shape
     cumulated = np.cumsum(weight, axis=1)
-    k = (cumulated < uniform[:, None] * cumulated[:, -1:]).sum(axis=1)
-    return np.minimum(k, weight.shape[1] - 1)[:, None]
+    cumulated /= np.where(cumulated[:, -1:] > 0.0, cumulated[:, -1:], 1.0)
+    # one ordered list: the numbers of each row and each distinct element begin at another integer
+    first = np.arange(n)[:, None] * n_distinct + np.arange(n_distinct)
+    ordered = np.minimum(cumulated, 1.0).transpose(0, 2, 1) + first[..., None]
+    k = np.searchsorted(ordered.ravel(), first[:, element] + uniform) - first[:, element] * m
+    return np.clip(k, 0, m - 1)
 
 
-def _between(found: Nodes, rng: np.random.Generator, n_between: int = 16) -> Floats:
+def _between(
+    found: Nodes, element: NDArray[np.int64], rng: np.random.Generator, n_between: int = 16
+) -> Floats:
     """Return draws by even nodes: from the interval about one, in which the log is a parabola.
 
     The mass of such an interval is that of the parabola of the density itself.
     """
-    n, _, n_elements = found.weight.shape
-    inner = found.weight[:, 1:-1]
-    mass = inner + (found.weight[:, :-2] - 2 * inner + found.weight[:, 2:]) / 24
-    k = _chosen(np.maximum(mass, 0.0), rng.random((n, n_elements)))
-    three = [k, k + 1, k + 2]
+    n, weight, u = len(found.weight), found.weight, found.nodes[..., 0]
+    inner = weight[:, 1:-1]
+    mass = inner + (weight[:, :-2] - 2 * inner + weight[:, 2:]) / 24
+    k = _chosen(np.maximum(mass, 0.0), element, rng.random((n, element.size)))
     with np.errstate(divide="ignore"):
         low, middle, high = (
-            np.maximum(np.log(np.take_along_axis(found.weight, at, axis=1)), -700.0) for at in three
+            np.maximum(np.log(_taken(weight, k + step, element)), -700.0) for step in (0, 1, 2)
         )
     t = ((np.arange(n_between) + 0.5) / n_between - 0.5)[:, None]
-    log_f = 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
-    part = _chosen(np.exp(log_f), rng.random((n, n_elements)))[:, 0]
-    t = (part + rng.random((n, n_elements))) / n_between - 0.5
-    u = found.nodes[..., 0]
-    low, middle, high = (np.take_along_axis(u, at, axis=1)[:, 0] for at in three)
+    log_f = 0.5 * t * (high - low)[:, None] + 0.5 * t**2 * (high + low - 2 * middle)[:, None]
+    part = _chosen(np.exp(log_f), np.arange(element.size), rng.random((n, element.size)))
+    t = (part + rng.random(part.shape)) / n_between - 0.5
+    low, middle, high = (_taken(u, k + step, element) for step in (0, 1, 2))
     values = middle + 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
     return np.asarray(values[..., None])
 

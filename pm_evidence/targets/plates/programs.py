@@ -19,6 +19,7 @@ from pm_evidence.targets.compile.numba_graph import shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.vectorised import quietly
+from pm_evidence.targets.plates.common_nodes import products, with_common_value
 from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.structure import Plate, Structure
 
@@ -27,6 +28,9 @@ Floats = NDArray[np.float64]
 # Points and nodes are evaluated in blocks for which the largest result of an operation has at most
 # so many numbers, which a processor's cache holds.
 _LARGEST = 2**17
+# Elements have nodes in common if their operations then give less than this share of the numbers.
+# A product of matrices adds so many numbers in the time in which an operation gives one.
+_LESS_WORK, _PER_PRODUCT = 0.25, 8
 
 # Distributions whose last two parameters are location and scale of the unconstrained value, and
 # whether their tails are heavy.
@@ -65,6 +69,70 @@ class _Summed:
         return found.reshape(*weight.shape[:2], *self.shape)
 
 
+@dataclass(frozen=True, eq=False)
+class _Matrix:
+    """How the values of a function are multiplied and added for every element of a plate."""
+
+    matrix: Floats  # shape (n_elements, k)
+
+    def add(self, total: Floats, term: Floats) -> None:
+        """Add a term, shape ``(n, m, k)``, to the sums, shape ``(n, m, n_elements)``."""
+        total += term @ self.matrix.T
+
+    def spread(self, weight: Floats) -> Floats:
+        """Return the weight of each value, shape ``(n, m, k)``, from those of elements."""
+        return weight @ self.matrix
+
+
+class _Evaluated:
+    """The terms of a plate, and their weighted gradients, as functions of many points and nodes."""
+
+    def __init__(
+        self,
+        parts: Sequence[Variable],
+        is_local: Sequence[bool],
+        graphs: Sequence[Variable],
+        sums: Sequence[Any],
+    ) -> None:
+        self.sums = sums
+        self._many = [
+            pt.TensorType("float64", shape=(None, None if own else 1, *part.type.shape))()
+            for part, own in zip(parts, is_local, strict=True)
+        ]
+        by_node = self.batched(parts, graphs)
+        self.values, self.arrays = self.program([], by_node)
+        weights = [pt.TensorType("float64", shape=g.type.shape)() for g in by_node]
+        total = sum((g * w).sum() for g, w in zip(by_node, weights, strict=True))
+        globals_ = [v for v, own in zip(self._many, is_local, strict=True) if not own]
+        slopes = (
+            pt.grad(pm.pytensorf.rewrite_pregrad(total), globals_, disconnected_inputs="ignore")
+            if globals_
+            else []
+        )
+        self.slopes, self.slope_arrays = self.program(weights, slopes)
+        self.n_numbers, self.largest = 0, 1
+
+    def batched(self, parts: Sequence[Variable], graphs: Sequence[Variable]) -> list[Variable]:
+        """Return graphs of many points and nodes."""
+        used = set(ancestors(list(graphs)))
+        replaced = {p: m for p, m in zip(parts, self._many, strict=True) if p in used}
+        try:
+            return list(vectorize_graph(list(graphs), replaced)) if replaced else list(graphs)
+        except (NotImplementedError, ValueError, TypeError) as error:
+            raise NotBatchedError(str(error)) from error
+
+    def program(self, weights: list[Variable], graphs: list[Variable]) -> tuple[Any, list[Any]]:
+        """Return a function of points, nodes and weights, and the arrays that it reads."""
+        outputs, data, values = shared_to_inputs(graphs)
+        program = numpy_function([*self._many, *weights, *data], outputs)
+        return program, [np.asarray(value) for value in values]
+
+    def measure(self, inputs: Sequence[Any]) -> None:
+        """Count the numbers that the operations give at one node of one point."""
+        sizes = self.values.sizes(*inputs, *self.arrays)
+        self.n_numbers, self.largest = sum(sizes), max(sizes, default=1)
+
+
 class PlateProgram:
     """The log density of each element of a plate, of values of its coordinates and of globals."""
 
@@ -80,47 +148,47 @@ class PlateProgram:
         self._fixed = [np.asarray(value, float) for value in fixed]
         local = set(structure.local)
         self._is_local = [v.name in local for v in self.layout.variables]
-        graphs, self._sums = _terms_of_plate(structure, first, plate.n_elements)
+        graphs, labels = _terms_of_plate(structure, first, plate.n_elements)
         parts = structure.terms.parts
         of_plate = [
             p for p, v in zip(parts, self.layout.variables, strict=True) if v.name in plate.names
         ]
-        self.is_quadratic = are_quadratic(graphs, of_plate)
-        self._many = [
-            pt.TensorType("float64", shape=(None, None if is_local else 1, *part.type.shape))()
-            for part, is_local in zip(parts, self._is_local, strict=True)
-        ]
+        sums, summed = _by_element(graphs, labels)
+        self.is_quadratic = are_quadratic(summed, of_plate)
         with quietly():
-            by_node = self._batched(parts, graphs)
-            self._value, self._arrays = self._program([], by_node)
-            weights = [pt.TensorType("float64", shape=g.type.shape)() for g in by_node]
-            total = sum((g * w).sum() for g, w in zip(by_node, weights, strict=True))
-            globals_ = [
-                v for v, is_local in zip(self._many, self._is_local, strict=True) if not is_local
-            ]
-            slopes = (
-                pt.grad(pm.pytensorf.rewrite_pregrad(total), globals_, disconnected_inputs="ignore")
-                if globals_
-                else []
-            )
-            self._slope, self._slope_arrays = self._program(weights, slopes)
+            self._each = _Evaluated(parts, self._is_local, summed, sums)
             self._place(model, structure)
-        point = [value[None, None] for value in self._fixed]
-        sizes = self._value.sizes(*point, *self._arrays)
-        self.n_numbers, self._largest = sum(sizes), max(sizes, default=1)
+            self._each.measure([value[None, None] for value in self._fixed])
+            self._common = self._with_common_nodes(parts, graphs, labels)
 
-    def _batched(self, parts: Sequence[Variable], graphs: Sequence[Variable]) -> list[Variable]:
-        used = set(ancestors(list(graphs)))
-        replaced = {p: m for p, m in zip(parts, self._many, strict=True) if p in used}
+    def _with_common_nodes(
+        self, parts: Sequence[Variable], graphs: Sequence[Variable], labels: Sequence[Any]
+    ) -> _Evaluated | None:
+        """Return the program for nodes that all elements have in common, if it does less work."""
+        sizes = [v.size for v in self.layout.variables if v.name in self.plate.names]
+        if self.plate.positions.shape[1] != 1 or sizes != [self.plate.n_elements]:
+            return None
+        (k,) = (k for k, v in enumerate(self.layout.variables) if v.name in self.plate.names)
         try:
-            return list(vectorize_graph(list(graphs), replaced)) if replaced else list(graphs)
-        except (NotImplementedError, ValueError, TypeError) as error:
-            raise NotBatchedError(str(error)) from error
-
-    def _program(self, weights: list[Variable], graphs: list[Variable]) -> tuple[Any, list[Any]]:
-        outputs, data, values = shared_to_inputs(graphs)
-        program = numpy_function([*self._many, *weights, *data], outputs)
-        return program, [np.asarray(value) for value in values]
+            single, graphs = with_common_value(graphs, parts[k])
+            parts = [single if j == k else part for j, part in enumerate(parts)]
+            found = [
+                each
+                for graph, label in zip(graphs, labels, strict=True)
+                for each in products(graph, parts, label, self.plate.n_elements)
+            ]
+            every = np.concatenate([matrix for matrix, _ in found], axis=1)
+            _, first, same = np.unique(every, axis=0, return_index=True, return_inverse=True)
+            self.first, self.same = first, same.ravel()
+            sums = [_Matrix(matrix[first]) for matrix, _ in found]
+            evaluated = _Evaluated(parts, self._is_local, [f for _, f in found], sums)
+        except (NotBatchedError, NotImplementedError, ValueError, TypeError):
+            return None
+        point = [value[None, None] for value in self._fixed]
+        point[k] = point[k].ravel()[:1].reshape(single.type.shape)[None, None]
+        evaluated.measure(point)
+        evaluated.n_numbers += sum(each.matrix.size for each in sums) // _PER_PRODUCT
+        return evaluated if evaluated.n_numbers < _LESS_WORK * self._each.n_numbers else None
 
     def _place(self, model: pm.Model, structure: Structure) -> None:
         """Make the program of the locations and scales of the priors of the coordinates."""
@@ -141,11 +209,20 @@ class PlateProgram:
                     middle = transform.forward(middle, *rv.owner.inputs)
                 graphs += [middle.astype("float64"), pt.constant(1.0)]
         graphs = structure.terms.of_model(model, [pt.as_tensor(g) for g in graphs])
-        self._where, self._where_arrays = self._program(
-            [], self._batched(structure.terms.parts, graphs)
-        )
+        batched = self._each.batched(structure.terms.parts, graphs)
+        self._where, self._where_arrays = self._each.program([], batched)
 
     # evaluation -------------------------------------------------------------------------------
+
+    @property
+    def has_common_nodes(self) -> bool:
+        """Whether densities cost much less at nodes that all elements have in common."""
+        return self._common is not None
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers the operations of all elements give at one node of one point."""
+        return (self._common or self._each).n_numbers
 
     def inputs(self, x: Floats, nodes: Floats | None) -> list[Floats]:
         """Return the values of all free variables."""
@@ -163,7 +240,9 @@ class PlateProgram:
         return found
 
     def _local(self, variable: FlatVariable, k: int, nodes: Floats) -> Floats:
-        n, m = nodes.shape[:2]
+        n, m, n_elements = nodes.shape[:3]
+        if n_elements < self.plate.n_elements:  # one node for all
+            return nodes.reshape(n, m, *[1] * len(variable.shape))
         flat = np.empty((n, m, variable.size))
         positions = self.plate.positions - variable.start
         inside = (positions >= 0) & (positions < variable.size)
@@ -175,48 +254,64 @@ class PlateProgram:
         return flat.reshape(n, m, *variable.shape)
 
     def values(self, x: Floats, nodes: Floats) -> Floats:
-        """Return the log density of every element at nodes, shape ``(n, m, n_elements)``."""
-        total = np.empty(nodes.shape[:3])
-        for rows, part in self._blocks(*nodes.shape[:2]):
-            total[rows, part] = self._values(x[rows], nodes[rows, part])
-        return total
+        """Return the log density of every element at nodes, shape ``(n, m, n_elements)``.
 
-    def _blocks(self, n: int, m: int) -> Iterator[tuple[slice, slice]]:
-        """Return rows and nodes that are evaluated together."""
-        most = max(_LARGEST // self._largest, 1)
-        n_rows, n_nodes = max(most // m, 1), min(most, m)
-        for k in range(0, n, n_rows):
-            for j in range(0, m, n_nodes):
-                yield slice(k, k + n_rows), slice(j, j + n_nodes)
-
-    def _values(self, x: Floats, nodes: Floats) -> Floats:
-        total = np.zeros(nodes.shape[:3])
-        terms = self._value(*self.inputs(x, nodes), *self._arrays)
-        with np.errstate(all="ignore"):
-            for summed, term in zip(self._sums, terms, strict=True):
-                summed.add(total, term)
+        Of nodes with shape ``(n, m, 1, 1)``, which all elements have in common, it is that of the
+        distinct elements, ``first``.
+        """
+        if nodes.shape[2] == self.plate.n_elements or self._common is None:
+            total = self._values(self._each, x, nodes)
+        else:
+            total = self._values(self._common, x, nodes)
+            if (unknown := np.isnan(total).any(axis=(1, 2))).any():
+                shape = (int(unknown.sum()), nodes.shape[1], self.plate.n_elements, 1)
+                every = np.broadcast_to(nodes[unknown], shape)
+                total[unknown] = self._values(self._each, x[unknown], every)[..., self.first]
         total[np.isnan(total)] = -np.inf
         return total
 
+    def _values(self, evaluated: _Evaluated, x: Floats, nodes: Floats) -> Floats:
+        n_elements = self.plate.n_elements if evaluated is self._each else self.first.size
+        total = np.zeros((*nodes.shape[:2], n_elements))
+        for rows, part in _blocks(*nodes.shape[:2], evaluated.largest):
+            terms = evaluated.values(*self.inputs(x[rows], nodes[rows, part]), *evaluated.arrays)
+            with np.errstate(all="ignore"):
+                for summed, term in zip(evaluated.sums, terms, strict=True):
+                    summed.add(total[rows, part], term)
+        return total
+
     def gradient(self, x: Floats, nodes: Floats, weight: Floats) -> Floats:
-        """Return the weighted sums of the elements' gradients with respect to the globals."""
-        gradient = np.zeros((len(x), self.layout.size))
-        for rows, part in self._blocks(*nodes.shape[:2]):
-            gradient[rows] += self._gradient(x[rows], nodes[rows, part], weight[rows, part])
+        """Return the weighted sums of the elements' gradients with respect to the globals.
+
+        Of common nodes, the weights are those of distinct elements.
+        """
+        if nodes.shape[2] == self.plate.n_elements or self._common is None:
+            return self._gradient(self._each, x, nodes, weight)
+        gradient = self._gradient(self._common, x, nodes, weight)
+        if (wrong := ~np.isfinite(gradient).all(axis=1)).any():
+            # some nodes have no weight and a density without derivatives
+            every = np.zeros((int(wrong.sum()), nodes.shape[1], self.plate.n_elements))
+            every[..., self.first] = weight[wrong]
+            best = np.take_along_axis(nodes[wrong, :, 0, 0], every.argmax(axis=1), axis=1)
+            nodes = np.where(every > 0.0, nodes[wrong, :, :, 0], best[:, None])[..., None]
+            gradient[wrong] = self._gradient(self._each, x[wrong], nodes, every)
         return gradient
 
-    def _gradient(self, x: Floats, nodes: Floats, weight: Floats) -> Floats:
-        weights = [summed.spread(weight) for summed in self._sums]
-        found = self._slope(*self.inputs(x, nodes), *weights, *self._slope_arrays)
+    def _gradient(self, evaluated: _Evaluated, x: Floats, nodes: Floats, weight: Floats) -> Floats:
         gradient = np.zeros((len(x), self.layout.size))
         variables = [
             v
             for v, is_local in zip(self.layout.variables, self._is_local, strict=True)
             if not is_local
         ]
-        for variable, slope in zip(variables, found, strict=True):
-            whole = np.broadcast_to(slope, (len(x), 1, *variable.shape))
-            gradient[:, variable.positions] = whole.reshape(len(x), -1)
+        for rows, part in _blocks(*nodes.shape[:2], evaluated.largest):
+            weights = [summed.spread(weight[rows, part]) for summed in evaluated.sums]
+            inputs = self.inputs(x[rows], nodes[rows, part])
+            found = evaluated.slopes(*inputs, *weights, *evaluated.slope_arrays)
+            for variable, slope in zip(variables, found, strict=True):
+                n = len(gradient[rows])
+                whole = np.broadcast_to(slope, (n, 1, *variable.shape))
+                gradient[rows, variable.positions] += whole.reshape(n, -1)
         return gradient
 
     def places(self, x: Floats) -> tuple[Floats, Floats]:
@@ -238,22 +333,42 @@ class PlateProgram:
         return np.where(np.isfinite(location), location, 0.0), scale
 
 
+def _blocks(n: int, m: int, largest: int) -> Iterator[tuple[slice, slice]]:
+    """Return rows and nodes that are evaluated together."""
+    most = max(_LARGEST // largest, 1)
+    n_rows, n_nodes = max(most // m, 1), min(most, m)
+    for k in range(0, n, n_rows):
+        for j in range(0, m, n_nodes):
+            yield slice(k, k + n_rows), slice(j, j + n_nodes)
+
+
 def _terms_of_plate(
     structure: Structure, first: int, n: int
-) -> tuple[list[Variable], list[_Summed]]:
-    """Return the terms with numbers of a plate, summed along axes of one element, and the sums."""
-    graphs, sums = list[Variable](), list[_Summed]()
+) -> tuple[list[Variable], list[NDArray[np.int64]]]:
+    """Return the terms with numbers of a plate, and the element of each number, -1 for none."""
+    graphs, found = list[Variable](), list[NDArray[np.int64]]()
     for term, labels in zip(structure.terms.terms, structure.labels, strict=True):
         own = np.where((labels >= first) & (labels < first + n), labels - first, -1)
         if (own < 0).all():
             continue
-        same = [k for k in range(own.ndim) if (own == own.take([0], axis=k)).all()]
-        # axes of which all numbers belong to the same elements; those that no element has are left
         graph = term.graph
         if any(s is None for s in graph.type.shape):
             graph = pt.specify_shape(graph, labels.shape)
+        graphs.append(graph)
+        found.append(own)
+    return graphs, found
+
+
+def _by_element(
+    graphs: Sequence[Variable], labels: Sequence[NDArray[np.int64]]
+) -> tuple[list[_Summed], list[Variable]]:
+    """Return how terms are summed, and the terms summed along axes of one element before."""
+    sums, summed = list[_Summed](), list[Variable]()
+    for graph, own in zip(graphs, labels, strict=True):
+        # axes of which all numbers belong to the same elements; those that no element has are left
+        same = [k for k in range(own.ndim) if (own == own.take([0], axis=k)).all()]
         for k in reversed(same):
             own = own.take(0, axis=k)
-        graphs.append(graph.sum(axis=same) if same else graph)
+        summed.append(graph.sum(axis=same) if same else graph)
         sums.append(_Summed(own.ravel(), own.shape))
-    return graphs, sums
+    return sums, summed

@@ -188,7 +188,7 @@ class PlateTarget(PyMCTarget):
 
     @property
     def _n_rows(self) -> int:
-        sizes = (rule.n_nodes * rule.program.plate.n_elements for rule in self.rules)
+        sizes = (rule.n_nodes * rule.n_elements for rule in self.rules)
         return max(_LARGEST // max(sizes), 1)
 
     @cached_property
@@ -265,11 +265,10 @@ class PlateTarget(PyMCTarget):
             found = rule.integrate(every)
             usual, error = np.zeros(len(x)), np.zeros(len(x))
             for rows, each in found:
-                usual[rows] = each.log_integral.sum(axis=1)
-                error[rows] = each.error.sum(axis=1)
+                usual[rows], error[rows] = each.totals()
             change = rule.finer(len(x)).integrate(every)
             for rows, each in change:
-                error[rows] += np.abs(each.log_integral.sum(axis=1) - usual[rows])
+                error[rows] += np.abs(each.totals()[0] - usual[rows])
             total += error
         return float(total.max())
 
@@ -300,7 +299,7 @@ class _WithPlates:
         with np.errstate(all="ignore"):
             for rule in self.rules:
                 for rows, found in rule.integrate(every) if len(every) else []:
-                    values[possible[rows], 1] += found.log_integral.sum(axis=1)
+                    values[possible[rows], 1] += found.totals()[0]
                     if gradient is not None:
                         slope = gradient_of(rule.program, every[rows], found)
                         gradient[possible[rows], 1] += slope[:, self.positions]

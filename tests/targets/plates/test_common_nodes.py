@@ -1,0 +1,124 @@
+"""Elements that differ by constants have nodes in common: the same numbers, for less work."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pm_evidence.targets.plates.integrals import gradient_of
+from pm_evidence.targets.plates.quadrature import Quadrature
+from pm_evidence.targets.plates.target import PlateTarget
+
+N, ITEMS = 40, 6
+RNG = np.random.default_rng(5)
+THETA = RNG.normal(size=N)
+PERSON, ITEM = np.repeat(np.arange(N), ITEMS), np.tile(np.arange(ITEMS), N)
+ANSWERS = (RNG.random((N, ITEMS)) < 0.6).astype(int)
+COUNTS = RNG.poisson(np.exp(THETA))
+
+
+def wide():
+    a, b = pm.LogNormal("a", 0, 0.5, shape=ITEMS), pm.Normal("b", 0, 2, shape=ITEMS)
+    theta = pm.Normal("theta", 0, 1, shape=N)
+    pm.Bernoulli("y", logit_p=a * theta[:, None] - b, observed=ANSWERS)
+
+
+def long():
+    order = np.random.default_rng(1).permutation(PERSON.size)[:-7]
+    a, b = pm.LogNormal("a", 0, 0.5, shape=ITEMS), pm.Normal("b", 0, 2, shape=ITEMS)
+    theta, item = pm.Normal("theta", 0, 1, shape=N), ITEM[order]
+    p = pm.math.sigmoid(a[item] * theta[PERSON[order]] - b[item])
+    pm.Bernoulli("y", p=p, observed=ANSWERS.ravel()[order])
+
+
+def binomial():
+    theta = pm.Normal("theta", pm.Normal("mu", 0, 1), pm.HalfNormal("s", 1), shape=N)
+    pm.Binomial("y", np.where(COUNTS > 3, 12, 9), logit_p=theta, observed=np.minimum(COUNTS, 9))
+
+
+def poisson():
+    mu, s = pm.Normal("mu", 0, 1), pm.HalfNormal("s", 1)
+    theta = pm.StudentT("theta", nu=4, mu=0, sigma=s, shape=N)
+    pm.Poisson("y", pm.math.exp(mu + theta), observed=COUNTS)
+
+
+MODELS = {function.__name__: function for function in (wide, long, binomial, poisson)}
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def target(request):
+    with pm.Model() as model:
+        MODELS[request.param]()
+    return PlateTarget(model)
+
+
+def alone(rule):
+    """Return the rule in which every element has nodes of its own."""
+    return Quadrature(rule.program).resolving(np.zeros((1, rule.program.layout.size)))
+
+
+def points(target, n=6):
+    x = target.prior_points(n, np.random.SeedSequence(2))
+    x[-1] *= 4.0  # far out, where elements are narrow or beyond the first nodes
+    every = np.zeros((n, target.every.size))
+    every[:, target.positions] = x
+    return every
+
+
+def test_integrals_and_gradients_are_the_same(target):
+    (rule,), x = target.rules, points(target)
+    assert rule.is_common and rule.program.n_numbers < rule.program._each.n_numbers / 4
+    total, slope = np.empty(len(x)), np.empty_like(x)
+    for rows, found in rule.integrate(x):
+        total[rows] = found.totals()[0]
+        slope[rows] = gradient_of(rule.program, x[rows], found)
+    for rows, found in alone(rule).integrate(x):
+        np.testing.assert_allclose(total[rows], found.totals()[0], rtol=1e-9, atol=2e-5)
+        expected = gradient_of(rule.program, x[rows], found)
+        np.testing.assert_allclose(slope[rows], expected, rtol=1e-4, atol=1e-3)
+
+
+def test_distinct_elements_stand_for_all():
+    """Forty groups with a dozen different counts are a dozen integrals."""
+    with pm.Model() as model:
+        poisson()
+    (rule,) = PlateTarget(model).rules
+    assert rule.n_elements == np.unique(COUNTS).size
+    same = rule.program.first[rule.program.same]
+    assert (COUNTS[same] == COUNTS).all()
+
+
+def test_draws_have_the_distribution_of_their_element():
+    with pm.Model() as model:
+        binomial()
+    target = PlateTarget(model)
+    (rule,), (mu, s) = target.rules, (0.3, 0.7)
+    x = np.tile([mu, np.log(s)], (4000, 1))
+    drawn = target.with_local(x)[:, rule.program.plate.positions[:, 0]]
+    z = np.linspace(-8.0, 8.0, 4001)
+    log_f = -0.5 * ((z - mu) / s) ** 2 + np.minimum(COUNTS, 9)[:, None] * z
+    log_f = log_f - np.where(COUNTS > 3, 12, 9)[:, None] * np.logaddexp(0.0, z)
+    f = np.exp(log_f - log_f.max(axis=1, keepdims=True))
+    f /= f.sum(axis=1, keepdims=True)
+    mean = f @ z
+    sd = np.sqrt(f @ z**2 - mean**2)
+    assert np.abs(drawn.mean(axis=0) - mean).max() < 5 * (sd / np.sqrt(len(x))).max()
+    np.testing.assert_allclose(drawn.std(axis=0), sd, rtol=0.06)
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(N)).max() < 5 / np.sqrt(len(x))
+
+
+def test_a_density_that_is_not_linear_in_data_has_own_nodes():
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0, 1, shape=N)
+        shape = pm.HalfNormal("shape", 1)
+        pm.NegativeBinomial("y", mu=pm.math.exp(theta), alpha=shape, observed=COUNTS)
+    (rule,) = PlateTarget(model).rules
+    assert not rule.is_common
+
+
+def test_nodes_of_priors_that_differ_are_not_common():
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 1)
+        theta = pm.Normal("theta", slope * np.linspace(-1, 1, N), 1)
+        pm.Bernoulli("y", logit_p=theta[:, None] - np.zeros(ITEMS), observed=ANSWERS)
+    (rule,) = PlateTarget(model).rules
+    assert not rule.is_common
