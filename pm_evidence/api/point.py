@@ -81,7 +81,11 @@ def doubt_of(dt: Any, model: Any) -> tuple[str, str]:
     drawn = posterior_of(dt, data_of(model), "dt1")
     draws = {name: drawn[name] for name in shapes_of(model) if name in drawn}
     doubt = doubt_of_draws(dt, draws) or doubt_of_few(draws)
-    return (Status.DOUBTFUL_DRAWS, f"Of the draws: {doubt}. Sample longer chains.") if doubt else (Status.OK, "")
+    return (
+        (Status.DOUBTFUL_DRAWS, f"Of the draws: {doubt}. Sample longer chains.")
+        if doubt
+        else (Status.OK, "")
+    )
 
 
 def evaluated(model: Any) -> Any:

@@ -26,6 +26,11 @@ Floats = NDArray[np.float64]
 
 Source = xr.DataTree | LogEvidence
 
+# Attribute of a table: what `report` says of the prior probabilities and of the runs, which are
+# these attributes of results.
+SETTINGS = "settings"
+_REPORTED = ("random_seed", "potentials", "pm_evidence_version", "pymc_version")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -127,7 +132,19 @@ def compare(
     table = EvidenceTable(plain)
     table.attrs |= plain.attrs
     table.attrs["dof"] = {name: entry.evidence.dof for name, entry in entries.items()}
+    table.attrs[SETTINGS] = {
+        "prior_probs": dict(zip(entries, prior.tolist(), strict=True)),
+        "runs": {name: _settings(model) for name, model in models.items()},
+    }
     return table
+
+
+def _settings(model: Source) -> dict[str, Any]:
+    """Return how an evidence was computed; empty if it is a bare number."""
+    if isinstance(model, LogEvidence):
+        return {}
+    attrs = model[schema.LOG_EVIDENCE].attrs
+    return {name: attrs[name] for name in _REPORTED if name in attrs}
 
 
 def entry_of(parameter: str, model: Source) -> Entry:
@@ -464,6 +481,9 @@ def _in_words(log_bf: float, sides: tuple[str, str]) -> str:
         return "the Bayes factor is not known, because the evidence of a model is not known"
     if log_bf == 0:
         return "no evidence for either model"
-    scale = 2.0 * abs(log_bf)
-    word = next((text for end, text in _WORDS if scale < end), "very strong")
-    return f"{word} evidence {sides[log_bf < 0]}"
+    return f"{strength_of(log_bf)} evidence {sides[log_bf < 0]}"
+
+
+def strength_of(log_bf: float) -> str:
+    """Return the category of Kass and Raftery (1995) of a log Bayes factor in nats."""
+    return next((text for end, text in _WORDS if 2.0 * abs(log_bf) < end), "very strong")

@@ -53,7 +53,9 @@ def test_against_the_model_and_against_the_complement():
     assert found.words == "weak evidence for the constraint"
     assert found.posterior_prob == pytest.approx(PROBABILITY, abs=0.03)
     assert found.prior_prob == pytest.approx(0.5, abs=0.02)
-    assert "complement=BayesFactor" in repr(found) and "against the complement" in found._repr_html_()
+    assert (
+        "complement=BayesFactor" in repr(found) and "against the complement" in found._repr_html_()
+    )
 
 
 def test_an_order_of_three_with_a_deterministic_variable():
