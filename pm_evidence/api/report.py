@@ -67,7 +67,8 @@ def report(comparison: Any, models: Mapping[str, Any] | None = None) -> str:
         )
     names = [str(name) for name in table.index]
     parts = [
-        f"We compared {len(names)} models of the same data by their evidence (marginal likelihood).",
+        f"We compared {len(names)} models of the same data by their evidence (marginal "
+        "likelihood).",
         *_priors(names, models),
         _evidences(table),
         *_factors(table),

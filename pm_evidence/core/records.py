@@ -209,7 +209,7 @@ class StageTrace:
     acceptance: Floats  # mean acceptance probability of the moves at ``beta[k + 1]``
     path_ess: Floats = None  # type: ignore[assignment]
     particles: Floats = None  # type: ignore[assignment]
-    # Log evidence so far at the end of the stage, of a population; NaN within stages recorded at once
+    # Log evidence so far at the end of the stage; NaN within stages that were recorded together
     log_z: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:

@@ -72,6 +72,7 @@ def test_it_is_stored(tmp_path):
         assert pe.sequential_evidence(stored).equals(pe.sequential_evidence(run(1.0)))
 
 
+@pytest.mark.slow
 def test_errors_over_many_seeds():
     """Of a middle row and of a step; a right error fails once in a thousand seeds."""
     z = []
