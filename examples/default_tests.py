@@ -106,9 +106,7 @@ def proportion(k, n, value=0.5, scale=0.5):
 def test(model, random_seed=SEED, **point):
     """Return the Bayes factor of a point against a model."""
     dt = pe.sample_evidence(model, random_seed=random_seed, progressbar=False)
-    return pe.bayes_factor(
-        dt, model=model, point=point, random_seed=random_seed, progressbar=False
-    )
+    return pe.bayes_factor(dt, model=model, point=point, random_seed=random_seed, progressbar=False)
 
 
 def main():

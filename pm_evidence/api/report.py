@@ -18,6 +18,7 @@ _ESTIMATORS = {
     "smc": "sequential Monte Carlo (Del Moral, Doucet and Jasra 2006)",
     "bar": "annealed paths in both directions with Bennett's ratio (Bennett 1976)",
 }
+_LONG = "0" * 12  # a seed with as many digits was not chosen by a person
 _PACKAGES = {"pm_evidence_version": "pm_evidence", "pymc_version": "PyMC"}
 
 
@@ -36,7 +37,7 @@ def report(comparison: Any, models: Mapping[str, Any] | None = None) -> str:
     str
         Text for ``print``: the models and their priors, the log evidences with standard errors, the
         Bayes factors in the categories of Kass and Raftery (1995), posterior probabilities with the
-        prior ones, and how all was computed, with seeds and versions. Problems that the table
+        prior ones, and how all was computed, with versions and seeds. Problems that the table
         warns of are named.
 
     Raises
@@ -104,8 +105,8 @@ def _evidences(table: pd.DataFrame) -> str:
         for name, row in table.iterrows()
     ]
     return (
-        f"The log evidences were {_listed(values)} nats, with Monte Carlo standard errors of the "
-        "last digits in parentheses."
+        f"The log evidences, in nats, were {_listed(values)}, with Monte Carlo standard errors of "
+        "the last digits in parentheses."
     )
 
 
@@ -157,7 +158,9 @@ def _how(table: pd.DataFrame) -> str:
     text = f"Evidences were estimated by {_listed(list(used))}"
     text += f" in {_listed(sorted(versions, reverse=True))}" if versions else ""
     seeds = [
-        f"{run['random_seed']} for {name}" for name, run in runs.items() if "random_seed" in run
+        f"{run['random_seed']} for {name}"
+        for name, run in runs.items()
+        if len(str(run.get("random_seed", _LONG))) < len(_LONG)
     ]
     text += f" (random seeds {_listed(seeds)})" if seeds else ""
     if "prior" in {run.get("potentials") for run in runs.values()}:
