@@ -16,6 +16,7 @@ import pytensor.tensor as pt
 import pm_evidence as pe
 
 SEED = 20261128
+MEDIUM, FOR_SLOPES = np.sqrt(0.5), np.sqrt(2) / 4  # the medium widths of R's BayesFactor
 
 
 def spread_of(values, name="sigma"):
@@ -35,7 +36,7 @@ def cauchy(name, scale, size):
     return pm.MvStudentT(name, nu=1, mu=np.zeros(size), scale=scale**2 * np.eye(size))
 
 
-def t_test(x, y=None, scale=np.sqrt(0.5)):
+def t_test(x, y=None, scale=MEDIUM):
     """Of one sample against zero, or of two (Rouder et al. 2009); the null is ``effect`` = 0."""
     with pm.Model() as model:
         effect = pm.Cauchy("effect", 0.0, scale)
@@ -62,7 +63,7 @@ def anova(y, group, scale=0.5):
     return model
 
 
-def regression(y, x, scale=np.sqrt(2) / 4):
+def regression(y, x, scale=FOR_SLOPES):
     """Of y on the columns of x (Liang et al. 2008); the null is ``effect`` = 0.
 
     The effects are those of uncorrelated combinations of the columns with variance 1.

@@ -33,7 +33,7 @@ def two_regressions():
 
 def posterior_at_hand():
     """Is the slope zero, or positive? From draws that are there already."""
-    with regression([0]) as model:
+    with regression([0]):
         idata = pm.sample(1000, chains=4, **QUIET)
         print(pe.bayes_factor(idata, point={"slope": 0.0}, **QUIET))
         print(pe.bayes_factor(idata, constraint=lambda v: v["slope"][0] > 0, **QUIET).complement)

@@ -157,11 +157,8 @@ def _how(table: pd.DataFrame) -> str:
     }
     text = f"Evidences were estimated by {_listed(list(used))}"
     text += f" in {_listed(sorted(versions, reverse=True))}" if versions else ""
-    seeds = [
-        f"{run['random_seed']} for {name}"
-        for name, run in runs.items()
-        if len(str(run.get("random_seed", _LONG))) < len(_LONG)
-    ]
+    chosen = {name: str(run.get("random_seed", _LONG)) for name, run in runs.items()}
+    seeds = [f"{seed} for {name}" for name, seed in chosen.items() if len(seed) < len(_LONG)]
     text += f" (random seeds {_listed(seeds)})" if seeds else ""
     if "prior" in {run.get("potentials") for run in runs.values()}:
         text += "; potentials belong to the prior, which was normalised"
