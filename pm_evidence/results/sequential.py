@@ -83,7 +83,7 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
     ...     model, method="resample_move", path=path, random_seed=1, progressbar=False
     ... )
     >>> pe.sequential_evidence(dt)["log_evidence"].round(1).tolist()
-    [-1.3, -3.0, -4.0, -5.1]
+    [-1.3, -3.0, -4.1, -5.2]
     """
     found = sequence_of(dt, "dt")
     value, influence = found.log_evidence, found.influence
