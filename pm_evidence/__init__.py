@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # imported where they are used
     from pm_evidence.api.compare_models import compare_models
     from pm_evidence.api.factor import bayes_factor
     from pm_evidence.api.latent import sample_latent
+    from pm_evidence.api.report import report
     from pm_evidence.api.sample import sample_evidence
     from pm_evidence.api.sensitivity import prior_sensitivity
     from pm_evidence.api.structure import structure
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # imported where they are used
         plot_samples,
         plot_schedule,
         plot_sensitivity,
+        plot_sequential,
         plot_temperatures,
         plot_work,
     )
@@ -56,6 +58,7 @@ if TYPE_CHECKING:  # imported where they are used
         estimate,
         format_table,
         log_evidence,
+        sequential_evidence,
         summary,
         to_record,
     )
@@ -129,13 +132,16 @@ __all__ = [
     "plot_samples",
     "plot_schedule",
     "plot_sensitivity",
+    "plot_sequential",
     "plot_temperatures",
     "plot_work",
     "prior_sensitivity",
     "raise_log_likelihood",
     "references",
+    "report",
     "sample_evidence",
     "sample_latent",
+    "sequential_evidence",
     "simulate_and_certify",
     "structure",
     "summary",
@@ -153,6 +159,7 @@ _MODULES = {
     "compare_models": "pm_evidence.api.compare_models",
     "bayes_factor": "pm_evidence.api.factor",
     "sample_latent": "pm_evidence.api.latent",
+    "report": "pm_evidence.api.report",
     "raise_log_likelihood": "pm_evidence.api.train_rbm",
     "sample_evidence": "pm_evidence.api.sample",
     "prior_sensitivity": "pm_evidence.api.sensitivity",
@@ -189,6 +196,7 @@ _MODULES = {
     "plot_samples": "pm_evidence.plots",
     "plot_schedule": "pm_evidence.plots",
     "plot_sensitivity": "pm_evidence.plots",
+    "plot_sequential": "pm_evidence.plots",
     "plot_temperatures": "pm_evidence.plots",
     "plot_work": "pm_evidence.plots",
     "attach_evidence": "pm_evidence.results",
@@ -197,6 +205,7 @@ _MODULES = {
     "estimate": "pm_evidence.results",
     "format_table": "pm_evidence.results",
     "log_evidence": "pm_evidence.results",
+    "sequential_evidence": "pm_evidence.results",
     "summary": "pm_evidence.results",
     "to_record": "pm_evidence.results",
     "AIS": "pm_evidence.samplers.ais",

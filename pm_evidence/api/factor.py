@@ -1,6 +1,6 @@
 """Bayes factors: of two results, or of two models that are annealed into each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
@@ -9,11 +9,14 @@ import numpy as np
 
 from pm_evidence.api.arguments import (
     TARGET_MCSE,
+    check_target,
     checked_cores,
     checked_executor,
     compile_options,
     limits,
 )
+from pm_evidence.api.constraint import constraint_factor
+from pm_evidence.api.point import Options, point_factor
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats, warn
 from pm_evidence.core.interrupts import interruptible
@@ -37,8 +40,11 @@ _NAMES = ("dt1", "dt2")
 @usual_floats()
 def bayes_factor(
     dt1: Any,
-    dt2: Any,
+    dt2: Any = None,
     *,
+    point: Mapping[str, Any] | None = None,
+    constraint: Callable[[Mapping[str, Any]], Any] | None = None,
+    model: Any = None,
     idata: Sequence[Any] | None = None,
     target_mcse: float | None = TARGET_MCSE,
     cores: int | None = None,
@@ -47,27 +53,43 @@ def bayes_factor(
     progressbar: bool = True,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> BayesFactor:
-    """Return the Bayes factor of the first of two results, or of two models, against the second.
+    """Return the Bayes factor of two results, of two models, or of a hypothesis about parameters.
+
+    It is that of the first against the second, or of the hypothesis against its model.
 
     Of two results, the evidences are subtracted. Two models that share variables are annealed from
     one to the other: this needs much less computation than two evidences if their posteriors are
     alike, as they are in nested models, with other priors, or with another likelihood of the same
-    data.
+    data. A hypothesis about the parameters of one model is a ``point`` or a ``constraint``, whose
+    Bayes factor is that of posterior and prior, from draws of the model.
 
     Parameters
     ----------
     dt1, dt2 : DataTree, LogEvidence or pymc.Model
-        Two results of ``sample_evidence`` or `attach_evidence`, or two models (also Bambi's). All
-        free variables of models must be continuous. Variables of the same name and shape are
-        shared; of two vectors of different length, the elements up to the shorter length.
+        For a hypothesis, ``dt1`` alone: a result of ``sample_evidence``, or what ``pm.sample``
+        returned. Otherwise two results of ``sample_evidence`` or `attach_evidence`, or two models
+        (also Bambi's). All free variables of models must be continuous. Variables of the same name
+        and shape are shared; of two vectors of different length, the elements up to the shorter
+        length.
+    point : mapping of str to float or array_like, optional
+        Values of free variables, such as ``{"delta": 0.0}``. The null model is the model given that
+        the variables have these values: the prior of all others is their prior given the point.
+        One number holds all elements of a variable, and NaN in an array leaves an element free.
+    constraint : callable, optional
+        An order or a range: a function of one draw, a mapping of the names of variables (also
+        deterministic ones) to arrays of their shapes, that returns True or False. For example
+        ``lambda v: v["mu"][0] < v["mu"][1]``.
+    model : pymc.Model, optional
+        The model of ``dt1``, for a hypothesis; may be left out inside its context.
     idata : pair of DataTree, optional
         Posterior draws of the two models: results of ``sample_evidence``, or what ``pm.sample``
         returned, of which bridge sampling then estimates a coarse evidence. Either may be None. If
-        it is left out, both models are annealed coarsely from their priors. This and all further
-        arguments are for models only.
+        it is left out, both models are annealed coarsely from their priors. For two models only.
     target_mcse : float, optional
         Error in nats. Paths are annealed between the posteriors, in rounds, until the error of the
-        log Bayes factor is at most this; None for one round.
+        log Bayes factor is at most this; None for one round. For a point, a further run is made if
+        the error is larger from the draws that there are. For a constraint, the number of prior
+        draws depends on it, and posterior draws are as many as there are.
     cores, executor, compile_kwargs
         As for `sample_evidence`.
     random_seed, progressbar
@@ -76,36 +98,57 @@ def bayes_factor(
     Returns
     -------
     BayesFactor
-        The Bayes factor with its error, in words, and its status. For models it also has the number
+        The Bayes factor with its error, in words, and its status. For a constraint it is that
+        against the model without the constraint, and ``complement`` that against the model in which
+        the constraint is violated; ``prior_prob`` and ``posterior_prob`` are its probabilities. For
+        models it also has the number
         of evaluations, and the record of the work, from which ``pe.estimate`` computes all
         estimates again.
 
     Raises
     ------
     TypeError
-        If the two are neither both results nor both models.
+        If the two are neither both results nor both models, or there is no model of a hypothesis.
     ModelError
         If two models share no variable, or one has discrete variables, a likelihood that is
-        estimated, a prior of unknown mass, or no well-defined evidence.
+        estimated, a prior of unknown mass, or no well-defined evidence; if a point concerns a prior
+        that a transform cuts.
     NumericalError
         If a log density is NaN, or draws of one model have no density in the other.
     ValueError
-        If the observed data differ, a result has no evidence, or another argument is wrong.
+        If the observed data differ, a result has no evidence, a point names discrete or unknown
+        variables or lies outside the support, or another argument is wrong.
 
     Warns
     -----
     EvidenceWarning
-        If the Bayes factor of models should not be relied on; its status says why.
+        If the Bayes factor of models or of a hypothesis should not be relied on; its status says
+        why.
 
     Notes
     -----
-    Draws from both posteriors are completed by the variables that their model lacks, from a density
-    that is fitted to the posterior of the other model (the linking densities of Carlin and Chib
-    1995). Shared variables are mapped linearly so that means and covariances of the posteriors
-    coincide where this brings them nearer to each other (Jarzynski 2002; Meng and Schilling 2002).
-    Neither changes the evidences. Bennett's ratio of the work at both sets of draws is bridge
-    sampling between the posteriors (Meng and Wong 1996). If they overlap too little, or the error
-    is too large, paths anneal from each posterior to the other along
+    *Point.* The Bayes factor is the ratio of the posterior and the prior density at the point
+    (Dickey 1971), which is exact for the null model above, and for no other: where the null
+    hypothesis has another prior of the remaining parameters, compare two models. The posterior
+    density is the mean of ratios of log densities of Chen (1994), Eq. 2.3, which has no bias, in
+    coordinates in which the other parameters do not depend on those of the point if the posterior
+    is normal. If these ratios have a heavy tail, the error is too large, or fewer than 1 % of the
+    draws are as far from their centre as the point, the evidence of the null model is estimated by
+    a run of its own, and that of the model taken from ``dt1``, or found by `bridge_sampling`.
+
+    *Constraint.* The ratio of the posterior and the prior probability (Klugkist, Laudy and Hoijtink
+    2005), and the ratio of their odds. Prior draws are as many as needed, at most 320,000. The
+    effective number of posterior draws is counted. If all of them or none satisfy the constraint,
+    the status is ``"bound"``: the Bayes factor is an upper or lower bound with a probability of
+    95 %, and has no error.
+
+    *Models.* Draws from both posteriors are completed by the variables that their model lacks, from
+    a density that is fitted to the posterior of the other model (the linking densities of Carlin
+    and Chib 1995). Shared variables are mapped linearly so that means and covariances of the
+    posteriors coincide where this brings them nearer to each other (Jarzynski 2002; Meng and
+    Schilling 2002). Neither changes the evidences. Bennett's ratio of the work at both sets of
+    draws is bridge sampling between the posteriors (Meng and Wong 1996). If they overlap too
+    little, or the error is too large, paths anneal from each posterior to the other along
     ``f_1**(1 - beta) * f_2**beta``, and Bennett's ratio is that of the work of these paths.
 
     Half of the draws fit what the other half is used with. The error is that of the spread of
@@ -128,7 +171,32 @@ def bayes_factor(
     >>> factor = pe.bayes_factor(normal(1), normal(2), random_seed=1, progressbar=False)
     >>> round(factor.log_bf, 2), factor.status  # the exact value is 0.327
     (0.33, 'ok')
+
+    The null hypothesis that ``mu`` is zero, and the hypothesis that it is positive:
+
+    >>> model = normal(1)
+    >>> dt = pe.sample_evidence(model, random_seed=1, progressbar=False)
+    >>> null = pe.bayes_factor(dt, model=model, point={"mu": 0.0}, random_seed=1)
+    >>> round(null.log_bf, 2)  # the exact value is -0.117
+    -0.12
+    >>> pe.bayes_factor(dt, model=model, constraint=lambda v: v["mu"] > 0, random_seed=1).words
+    'weak evidence for the constraint'
     """
+    if _is_hypothesis(dt2, point, constraint, model, idata):
+        return _of_hypothesis(
+            dt1,
+            model,
+            point,
+            constraint,
+            target_mcse=target_mcse,
+            random_seed=random_seed,
+            of_runs={
+                "cores": cores,
+                "executor": executor,
+                "progressbar": progressbar,
+                "compile_kwargs": compile_kwargs,
+            },
+        )
     models = [model_in(each) for each in (dt1, dt2)]
     if None in models:
         _check_results(models, (dt1, dt2), idata)
@@ -154,6 +222,46 @@ def bayes_factor(
         warn(f"status {found.status!r}: {warning}")
     spent = record.facts.n_evaluations
     return BayesFactor.of(found, warning=warning, n_evaluations=spent, record=record)
+
+
+def _is_hypothesis(dt2: Any, point: Any, constraint: Any, model: Any, idata: Any) -> bool:
+    """Return whether a hypothesis is asked for, and not a pair; raise ValueError if both are."""
+    asked = {"dt2": dt2, "point": point, "constraint": constraint}
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1 or (not given and model is not None):
+        raise ValueError(
+            f"one of dt2, point and constraint must be given, got {' and '.join(given) or 'none'}; "
+            'pass for example point={"delta": 0.0} and the model.'
+        )
+    found = point is not None or constraint is not None
+    for name, value, wanted in (("model", model, found), ("idata", idata, not found)):
+        if value is not None and not wanted:
+            use = "a point or a constraint" if name == "model" else "two models"
+            raise ValueError(f"{name} must be left out unless there is {use}; leave it out.")
+    return found
+
+
+def _of_hypothesis(
+    dt: Any,
+    model: Any,
+    point: Any,
+    constraint: Any,
+    *,
+    target_mcse: Any,
+    random_seed: Any,
+    of_runs: Mapping[str, Any],
+) -> BayesFactor:
+    """Return the Bayes factor of a hypothesis about the parameters of a model."""
+    if target_mcse is not None:
+        check_target(target_mcse)
+    options = Options(target_mcse, resolve_seed(random_seed), of_runs)
+    if constraint is not None:
+        factor = constraint_factor(dt, model, constraint, options)
+    else:
+        factor = point_factor(dt, model, point, options)
+    if factor.status != Status.OK:
+        warn(f"status {factor.status!r}: {factor.warning}")
+    return factor
 
 
 def _check_results(models: Sequence[Any], given: Sequence[Any], idata: Any) -> None:

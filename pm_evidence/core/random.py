@@ -88,6 +88,7 @@ class Phase(IntEnum):
     AVERAGE = 19  # which draws of each model are kept
     PAIR = 20  # two models that are annealed into each other
     MODELS = 21  # models that are compared in one call
+    HYPOTHESES = 22  # prior draws and runs that a hypothesis about parameters needs
 
 
 def generator(seed: int, phase: Phase, *index: int) -> np.random.Generator:

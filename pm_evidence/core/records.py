@@ -209,9 +209,11 @@ class StageTrace:
     acceptance: Floats  # mean acceptance probability of the moves at ``beta[k + 1]``
     path_ess: Floats = None  # type: ignore[assignment]
     particles: Floats = None  # type: ignore[assignment]
+    # Log evidence so far at the end of the stage; NaN within stages that were recorded together
+    log_z: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        for name in ("path_ess", "particles"):
+        for name in ("path_ess", "particles", "log_z"):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, np.full(np.shape(self.ess), np.nan))
 
@@ -394,6 +396,8 @@ class Facts:
     doubt: str | None = None
     n_divergent: int | None = None
     n_chains: int | None = None
+    # Indices of the data points in the order in which they are added, where a path adds them
+    data_order: tuple[int, ...] | None = None
     # Annealing between two models
     evidences: tuple[LogEvidence, LogEvidence] | None = None
     shared: Sequence[str] | None = None
@@ -406,6 +410,7 @@ class Facts:
             if value is not None and value is not False:
                 found[each.name] = asdict(value) if isinstance(value, LogEvidence) else value
         found.pop("cross_check", None)
+        found.pop("data_order", None)  # an attribute of a file cannot be as long
         if self.schedule is not None:
             found["schedule"] = self.schedule.name
             found["schedule_options"] = dict(self.schedule.options)

@@ -7,6 +7,7 @@ from pm_evidence.plots.estimates import plot_estimates
 from pm_evidence.plots.samples import plot_samples
 from pm_evidence.plots.schedule import plot_schedule
 from pm_evidence.plots.sensitivity import plot_sensitivity
+from pm_evidence.plots.sequential import plot_sequential
 from pm_evidence.plots.temperatures import plot_temperatures
 from pm_evidence.plots.work import plot_work
 
@@ -18,6 +19,7 @@ __all__ = [
     "plot_samples",
     "plot_schedule",
     "plot_sensitivity",
+    "plot_sequential",
     "plot_temperatures",
     "plot_work",
 ]

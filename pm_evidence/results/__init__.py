@@ -5,6 +5,7 @@ from pm_evidence.results.compare import BayesFactor, compare, factor_of_results
 from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.results.record import estimate, to_record
+from pm_evidence.results.sequential import sequential_evidence
 from pm_evidence.results.summary import summary
 from pm_evidence.results.table import format_table
 
@@ -18,6 +19,7 @@ __all__ = [
     "fingerprint",
     "format_table",
     "log_evidence",
+    "sequential_evidence",
     "summary",
     "to_datatree",
     "to_record",

@@ -26,6 +26,11 @@ Floats = NDArray[np.float64]
 
 Source = xr.DataTree | LogEvidence
 
+# Attribute of a table: what `report` says of the prior probabilities and of the runs, which are
+# these attributes of results.
+SETTINGS = "settings"
+_REPORTED = ("random_seed", "potentials", "pm_evidence_version", "pymc_version")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -127,7 +132,19 @@ def compare(
     table = EvidenceTable(plain)
     table.attrs |= plain.attrs
     table.attrs["dof"] = {name: entry.evidence.dof for name, entry in entries.items()}
+    table.attrs[SETTINGS] = {
+        "prior_probs": dict(zip(entries, prior.tolist(), strict=True)),
+        "runs": {name: _settings(model) for name, model in models.items()},
+    }
     return table
+
+
+def _settings(model: Source) -> dict[str, Any]:
+    """Return how an evidence was computed; empty if it is a bare number."""
+    if isinstance(model, LogEvidence):
+        return {}
+    attrs = model[schema.LOG_EVIDENCE].attrs
+    return {name: attrs[name] for name in _REPORTED if name in attrs}
 
 
 def entry_of(parameter: str, model: Source) -> Entry:
@@ -303,16 +320,18 @@ class ModelComparison:
 # Kass & Raftery (1995), section 3.2: upper ends on the scale of 2 ln B. "weak" is what they
 # call "not worth more than a bare mention".
 _WORDS = ((2.0, "weak"), (6.0, "positive"), (10.0, "strong"))
+_MODELS = "for the first model", "for the second model"
 
 
 @dataclass(frozen=True, slots=True)
 class BayesFactor:
-    """The Bayes factor of a first model against a second.
+    """The Bayes factor of a first model against a second, or of a hypothesis against its model.
 
     Parameters
     ----------
     log_bf : float
-        Natural logarithm of the Bayes factor in nats; positive in favour of the first model.
+        Natural logarithm of the Bayes factor in nats; positive in favour of the first model, or of
+        the hypothesis.
     mcse : float
         Monte Carlo standard error of ``log_bf`` in nats, for independent runs.
     bf : float
@@ -328,12 +347,18 @@ class BayesFactor:
     status : str
         ``"ok"``, or the name of the problem; of two results, that of the first which is not ok.
     estimator : str
-        ``"two_evidences"``, or ``"bar"`` for Bennett's ratio of the work between two models.
+        ``"two_evidences"``; ``"bar"`` for Bennett's ratio of the work between two models;
+        ``"savage_dickey"`` for the ratio of posterior and prior density at a point; ``"draws"`` for
+        that of posterior and prior probability of a constraint.
     n_evaluations : int
         Density (or gradient) evaluations, posterior draws included; 0 if results were compared.
     record : RunRecord, optional
         The work of the paths between two models, from which ``pe.estimate`` computes all estimates
         again; None if results were compared.
+    complement : BayesFactor, optional
+        The Bayes factor of a constraint against its complement; None for other hypotheses.
+    prior_prob, posterior_prob : float
+        Probability of a constraint under the prior and the posterior; NaN for other hypotheses.
     """
 
     log_bf: float
@@ -347,15 +372,23 @@ class BayesFactor:
     estimator: str = "two_evidences"
     n_evaluations: int = 0
     record: RunRecord | None = field(default=None, repr=False, compare=False)
+    complement: "BayesFactor | None" = None
+    prior_prob: float = float("nan")
+    posterior_prob: float = float("nan")
 
     @classmethod
-    def of(cls, found: LogEvidence, **facts: Any) -> "BayesFactor":
-        """Return the Bayes factor whose log an estimate is, with further fields by name."""
+    def of(
+        cls, found: LogEvidence, sides: tuple[str, str] = _MODELS, **facts: Any
+    ) -> "BayesFactor":
+        """Return the Bayes factor whose log an estimate is, with further fields by name.
+
+        ``sides`` are the words for what it favours if it is above 1, and below.
+        """
         log_bf = found.value
         with np.errstate(over="ignore"):
             bf = float(np.exp(log_bf))
         interval = found.lower, found.upper
-        words = _in_words(log_bf)
+        words = _in_words(log_bf, sides)
         return cls(
             log_bf,
             found.mcse,
@@ -370,6 +403,9 @@ class BayesFactor:
     def __repr__(self) -> str:
         warning = f', status="{self.status}"' if self.status != "ok" else ""
         warning += f", warning={self.warning!r}" if self.warning else ""
+        if self.complement is not None:
+            shares = f"prior_prob={self.prior_prob:.3g}, posterior_prob={self.posterior_prob:.3g}"
+            warning += f", {shares}, complement={self.complement!r}"
         return (
             f"BayesFactor(bf={self.bf:.3g}, log_bf={self.log_bf:.3f}, mcse={self.mcse:.3f}, "
             f'lower={self.lower:.3f}, upper={self.upper:.3f}, words="{self.words}"{warning})'
@@ -386,6 +422,7 @@ class BayesFactor:
             ("95 % interval", f"{self.lower:.3g} to {self.upper:.3g} nats" if known else ""),
             ("Bayes factor", f"{self.bf:.3g}"),
             ("in words", self.words),
+            ("against the complement", "" if self.complement is None else str(self.complement)),
             ("status", self.status if self.status != "ok" else ""),
             ("warning", self.warning),
         ]
@@ -437,12 +474,16 @@ def _log_ratio(first: LogEvidence, second: LogEvidence) -> LogEvidence:
     return replace(difference(first, second), estimator="two_evidences")
 
 
-def _in_words(log_bf: float) -> str:
+def _in_words(log_bf: float, sides: tuple[str, str]) -> str:
     if np.isnan(log_bf):
+        if sides != _MODELS:
+            return "the Bayes factor is not known"
         return "the Bayes factor is not known, because the evidence of a model is not known"
     if log_bf == 0:
         return "no evidence for either model"
-    scale = 2.0 * abs(log_bf)
-    word = next((text for end, text in _WORDS if scale < end), "very strong")
-    favoured = "first" if log_bf > 0 else "second"
-    return f"{word} evidence for the {favoured} model"
+    return f"{strength_of(log_bf)} evidence {sides[log_bf < 0]}"
+
+
+def strength_of(log_bf: float) -> str:
+    """Return the category of Kass and Raftery (1995) of a log Bayes factor in nats."""
+    return next((text for end, text in _WORDS if 2.0 * abs(log_bf) < end), "very strong")

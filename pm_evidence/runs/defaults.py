@@ -81,7 +81,7 @@ def _(target: DataPointsTarget, kernel: str | Kernel) -> AnnealingSetup:
         DataPointsPath(target),
         OnDataPoints(choose_kernel(target, kernel)),
         n_pilot=_n_pilot(target.n_dim),
-        facts={"stepwise": True},
+        facts={"stepwise": True, "data_order": tuple(target.order.tolist())},
     )
 
 

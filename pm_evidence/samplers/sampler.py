@@ -438,8 +438,10 @@ class Tracer:
         particles: float = np.nan,
     ) -> None:
         (mean, var), (ess, path_ess) = mean_and_var, shares
-        counts = np.full(len(mean), particles)
-        self._rows.extend(zip(mean, var, ess, batch.acceptance, path_ess, counts, strict=True))
+        counts, reached = np.full(len(mean), particles), np.full(len(mean), np.nan)
+        reached[-1] = log_z
+        columns = mean, var, ess, batch.acceptance, path_ess, counts, reached
+        self._rows.extend(zip(*columns, strict=True))
         self.n_evaluations += batch.n_evaluations
         self.n_nan += batch.n_nan
         at, acceptance = float(beta[-1]), float(batch.acceptance[-1])
@@ -450,7 +452,7 @@ class Tracer:
 
         Stages are counted from the reference, also if the block ran ``backwards``.
         """
-        columns = np.full((6, n_stages), np.nan)
+        columns = np.full((7, n_stages), np.nan)
         if self._rows:
             columns[:, : self.n_stages] = np.array(self._rows).T
         return StageTrace(*(columns[:, ::-1] if backwards else columns))

@@ -8,6 +8,7 @@ own tables do for numba and JAX. What is not in the table is done by the operati
 from collections.abc import Callable, Sequence
 from functools import reduce, singledispatch
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -233,8 +234,17 @@ def _by_block(op: Blockwise, node: Any) -> Form:
     if found is not None:
         return found
     by_row = function_by_row(op, node)
-    several = len(node.outputs) > 1 or not isinstance(by_row, np.ufunc)
-    return by_row if several else _one(by_row)
+    if isinstance(by_row, np.ufunc):
+        return by_row if len(node.outputs) > 1 else _one(by_row)
+    # PyTensor keeps the values of a row in the operation, so that two threads would exchange them
+    lock = Lock()
+
+    def one_by_one(*inputs: Any) -> Sequence[Any]:
+        with lock:
+            found: Sequence[Any] = by_row(*inputs)
+        return found
+
+    return one_by_one
 
 
 def _product(op: Dot, node: Any) -> Form:

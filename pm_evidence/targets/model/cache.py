@@ -155,8 +155,8 @@ def is_model(target: Any) -> bool:
     return isinstance(target, pm.Model)
 
 
-def find_model(target: Any) -> pm.Model:
-    """Return the model that the user gives, or the one whose context is open.
+def find_model(target: Any, parameter: str = "target") -> pm.Model:
+    """Return the model that the user gives as ``parameter``, or the one whose context is open.
 
     A Bambi model is built if it has not been, and its PyMC model is returned.
     """
@@ -165,15 +165,15 @@ def find_model(target: Any) -> pm.Model:
         return found
     if target is not None:
         raise TypeError(
-            f"target must be a pymc.Model, got {type(target).__name__}; pass the model, or call "
-            "inside its context."
+            f"{parameter} must be a pymc.Model, got {type(target).__name__}; pass the model, or "
+            "call inside its context."
         )
     try:
         return pm.modelcontext(None)
     except TypeError as error:
         raise TypeError(
-            "target must be given outside a model context; call sample_evidence(model), or call "
-            "it inside `with model:`."
+            f"{parameter} must be given outside a model context; pass the model, or call inside "
+            "`with model:`."
         ) from error
 
 

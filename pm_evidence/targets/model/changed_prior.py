@@ -135,9 +135,9 @@ class ChangedPrior:
         They do not where a prior is renormalised on a part of its support: by a transform that the
         user gave.
         """
-        usual = (_is_usual(self.model, rv) for rv in self.model.free_RVs)
+        usual = (is_usual(self.model, rv) for rv in self.model.free_RVs)
         exact = missing_constant(self.model, [self.old]) is None
-        return exact and all(usual) and _is_usual(self.changed, self.new)
+        return exact and all(usual) and is_usual(self.changed, self.new)
 
     def log_priors(self, draws: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
         """Return the log densities of the new and the old prior at draws of the variables."""
@@ -193,8 +193,8 @@ def changed_prior(model: pm.Model, name: str, change: Change) -> ChangedPrior:
         given = change(model) if callable(change) and not isinstance(change, Variable) else change
         new = _checked(model, old, given)
     new.name = old.name
-    rebuilt = _rebuilt([*model.basic_RVs, *model.potentials, *model.deterministics], old, new)
-    return ChangedPrior(model, _with_variables(model, rebuilt, old, new), old, new)
+    found = rebuilt([*model.basic_RVs, *model.potentials, *model.deterministics], old, new)
+    return ChangedPrior(model, _with_variables(model, found, old, new), old, new)
 
 
 def _checked(model: pm.Model, old: Any, given: Any) -> Any:
@@ -234,7 +234,7 @@ def _checked(model: pm.Model, old: Any, given: Any) -> Any:
     return given
 
 
-def _rebuilt(outputs: Sequence[Variable], old: Variable, new: Variable) -> dict[Variable, Variable]:
+def rebuilt(outputs: Sequence[Variable], old: Variable, new: Variable) -> dict[Variable, Variable]:
     """Return what takes the place of the old variable and of all that depend on it."""
     replaced = {old: new}
     for node in io_toposort([], outputs):
@@ -247,10 +247,8 @@ def _rebuilt(outputs: Sequence[Variable], old: Variable, new: Variable) -> dict[
     return replaced
 
 
-def _with_variables(
-    model: pm.Model, replaced: Mapping[Variable, Variable], old: Any, new: Any
-) -> pm.Model:
-    """Return a model of other variables, whose values and transforms are as they were."""
+def with_other_variables(model: pm.Model, replaced: Mapping[Variable, Variable]) -> pm.Model:
+    """Return a copy of a model with other variables, which keep their values and transforms."""
     # PyMC's own copy refuses models with initial values
     other = object.__new__(type(model))
     other.__dict__.update(model.__dict__)
@@ -260,9 +258,17 @@ def _with_variables(
     for name in ("rvs_to_values", "rvs_to_transforms", "rvs_to_initial_values"):
         kept = {replaced.get(rv, rv): v for rv, v in getattr(model, name).items()}
         setattr(other, name, kept)
+    return other
+
+
+def _with_variables(
+    model: pm.Model, replaced: Mapping[Variable, Variable], old: Any, new: Any
+) -> pm.Model:
+    """Return a model with another prior, whose values and transforms are as they were."""
+    other = with_other_variables(model, replaced)
     if not _is_same_family(old, new):
         other.rvs_to_initial_values[new] = None
-        if _is_usual(model, old):
+        if is_usual(model, old):
             transform = default_transform(new.owner.op, new)
             value = new if transform is None else transform.forward(new, *new.owner.inputs)
             suffix = "" if transform is None else f"_{transform.name}__"
@@ -277,7 +283,7 @@ def _is_same_family(old: Any, new: Any) -> bool:
     return type(old.owner.op) is type(new.owner.op)
 
 
-def _is_usual(model: pm.Model, rv: Any) -> bool:
+def is_usual(model: pm.Model, rv: Any) -> bool:
     """Return whether a variable has the transform that PyMC gives to its distribution."""
     usual = default_transform(rv.owner.op, rv)
     return type(model.rvs_to_transforms[rv]) is type(usual)

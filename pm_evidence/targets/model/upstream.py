@@ -57,6 +57,11 @@ _INDEXING = (Subtensor, AdvancedSubtensor, IncSubtensor, AdvancedIncSubtensor)
 _LARGE = 15.0
 
 
+def priors_as_text(model: pm.Model) -> list[str]:
+    """Return the distributions of the free variables as PyMC prints them."""
+    return [rv.str_repr(formatting="plain") for rv in model.free_RVs]
+
+
 def name_of_distribution(distribution: Any) -> str:
     """Return the name under which PyMC prints a distribution."""
     op = distribution.owner.op
