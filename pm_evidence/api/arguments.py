@@ -44,7 +44,7 @@ from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.tempering import ParallelTempering, Tempering
-from pm_evidence.schedules.fixed import fixed_schedule
+from pm_evidence.schedules import fixed_schedule
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import find_model

@@ -37,7 +37,7 @@ from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
-from pm_evidence.runs.anneal import over_prior, warn_of, with_particles
+from pm_evidence.runs.anneal import anneal_moved, over_prior, warn_of, with_particles
 from pm_evidence.runs.checkpoint import with_journal
 from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
 from pm_evidence.runs.given import bridge_given
@@ -48,7 +48,6 @@ from pm_evidence.runs.plates import (
     without_globals,
 )
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
-from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import anneal_by_routes, expected_evaluations, has_routes, model_target

@@ -380,7 +380,7 @@ class FindsSteps(Protocol):
     """A path that finds the length of a step at less cost than by trying out many lengths."""
 
     def next_beta(self, state: Any, beta: float, ess: float) -> float:
-        """Return the next inverse temperature; see ``schedules.fixed.next_beta``."""
+        """Return the next inverse temperature; see ``schedules.next_beta``."""
         ...
 
 

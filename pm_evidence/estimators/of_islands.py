@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.bar import bridge
-from pm_evidence.estimators.errors import widened, with_error
+from pm_evidence.estimators.errors import pareto_k, widened, with_error
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
-from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.estimators.ti import power_posterior
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,

@@ -26,11 +26,10 @@ from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.mixture import MOST_DIMENSIONS, StudentFit, fit_population
 from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
-from pm_evidence.runs.anneal import with_few_values
+from pm_evidence.runs.anneal import in_best_coordinates, with_few_values
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.importance import drawing_further, extending, is_good, refitting
 from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
-from pm_evidence.runs.reparameterise import in_best_coordinates
 from pm_evidence.runs.rounds import (
     Limits,
     Run,

@@ -25,15 +25,14 @@ from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status
 from pm_evidence.core.rows import one_blas_thread
+from pm_evidence.estimators.errors import pareto_k
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
-from pm_evidence.runs.anneal import with_few_values
+from pm_evidence.runs.anneal import Choice, in_best_coordinates, with_few_values
 from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.references import small_run
-from pm_evidence.runs.reparameterise import Choice, in_best_coordinates
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
     Run,

@@ -24,9 +24,9 @@ from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
+from pm_evidence.runs.anneal import anneal_moved
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.importance import RouteResult, grown_effort, importance_route, share_of_effort
-from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupted
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC

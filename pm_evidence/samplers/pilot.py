@@ -28,7 +28,7 @@ from pm_evidence.core.records import PathVariance
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.samplers.sampler import grow_chains
-from pm_evidence.schedules.fixed import next_beta, no_support
+from pm_evidence.schedules import next_beta, no_support
 
 Floats = NDArray[np.float64]
 

@@ -14,15 +14,16 @@ from pm_evidence.core.records import PathVariance, UsedSchedule
 from pm_evidence.samplers.ais import AIS, ISLANDS_SHARE, SMALL_ISLAND
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import MOST_STAGES, Sampler, kernels_along
-from pm_evidence.schedules.fixed import linear, sm08
-from pm_evidence.schedules.learnt import (
+from pm_evidence.schedules import (
     SMOOTHING,
     check_largest_step,
     check_smoothing,
     decelerated,
     divergences_from_variance,
     gms13,
+    linear,
     predicted_variance,
+    sm08,
     varopt,
 )
 

@@ -31,7 +31,7 @@ from pm_evidence.samplers.sampler import (
     Tracer,
     grow_chains,
 )
-from pm_evidence.schedules.fixed import refine
+from pm_evidence.schedules import refine
 
 # Number of states of every stage that are kept for a survey of the posterior: more of early
 # stages, from which modes can be reached that later stages have lost.
