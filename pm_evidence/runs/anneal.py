@@ -61,7 +61,7 @@ def with_particles(
     def settings() -> tuple[tuple[int, int], ...]:
         return choose_particles(target, moves, run.seed, report).settings()
 
-    return target.with_settings(run.remembered("particles", settings)), moves
+    return target.with_settings(run.journal.remembered("particles", settings)), moves
 
 
 def kernel_of_prior(target: Any, kernel: str | Kernel) -> str | Kernel:
@@ -78,7 +78,7 @@ def with_precision(
         return record, evidence
     x = drawn.draws.reshape(-1, drawn.draws.shape[-1])[:, : target.n_dim]
     noise = partial(measure, target, x, run.seed, tau_of(record.beta))
-    precision = run.remembered("noise", noise)
+    precision = run.journal.remembered("noise", noise)
     _, n_seeds = zip(*target.settings(), strict=True)
     record = record.stating(**precision.facts(), n_seeds=list(n_seeds))
     return record, estimates(record)
@@ -296,7 +296,7 @@ def with_coordinates(
             return Centring.common(1.0, len(target.variables)), size
         return best_centring(target.effects(plan.population.x)), plan.n_evaluations
 
-    found, n_evaluations = run.remembered("coordinates", chosen)
+    found, n_evaluations = run.journal.remembered("coordinates", chosen)
     choice = Choice.of(target, found, n_evaluations, run.time() - started)
     if starts is not None:
         starts = replace(starts, draws=choice.converted(target, starts.draws))

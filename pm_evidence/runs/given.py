@@ -101,10 +101,12 @@ def bridge_given(
         known = None
         if target.n_dim <= MOST_DIMENSIONS:
             rng = generator(run.seed, Phase.REFERENCE, 1)
-            known = run.remembered("fit", partial(fit_population, small.draws(run.seed), rng))
+            known = run.journal.remembered(
+                "fit", partial(fit_population, small.draws(run.seed), rng)
+            )
         visited = [block.visited for block in small.record.of(Role.FORWARD)]
         grouped = partial(_grouped, target, x, groups_of(*shape), visited)
-        blocks = run.remembered("given draws", grouped)
+        blocks = run.journal.remembered("given draws", grouped)
     planned = run.time()
     record = small.record.updated(Role.GIVEN, blocks)
     record = record.stating(
@@ -113,7 +115,7 @@ def bridge_given(
         n_chains=shape[0],
     )
     costs = _costs(run, target, len(blocks))
-    bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.remembered)
+    bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.journal.remembered)
     record, found = _refined(run, record, bridging, started)
     spent = small.plan.n_evaluations + bridging.n_evaluations
     durations = planned - started, run.time() - planned

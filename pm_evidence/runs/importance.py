@@ -89,7 +89,9 @@ def start_of(run: Run, target: Any, share: float) -> Start:
         for form in forms:
             rng = generator(run.seed, Phase.REFERENCE, len(found))
             given = positions, n_starts, n_searched, rng
-            found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
+            found.append(
+                run.journal.remembered("laplace", partial(explore, Posterior(form), *given))
+            )
             spent += found[-1].n_evaluations
             if found[-1].complete or not is_concave:
                 break
@@ -215,7 +217,9 @@ def importance_route(
     with display.compiling():
         target.differentiable  # noqa: B018  # its code is made here
     with display.working("Approximation"):
-        seconds, sized_for = run.remembered("size", lambda: _in_time(run, target, target_mcse))
+        seconds, sized_for = run.journal.remembered(
+            "size", lambda: _in_time(run, target, target_mcse)
+        )
         start = start_of(run, target, share_of_effort(sized_for))
     with display.compiling():
         setup = annealing_setup(start.annealed, kernel)
@@ -240,7 +244,9 @@ def importance_route(
     costs = _costs(sized_for, setup.effort)
     stay = approximation is not None
     target, record = _in_best_coordinates(target, small.population, record, stay=stay)
-    bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
+    bridging = Bridging(
+        GeometricPath(target), run.seed, costs, run.journal.remembered, approximation
+    )
     too_late = partial(_too_late, run, started, seconds)
     with display.working("Survey and fit"):
         record, found = _refined(run, record, bridging, target_mcse, too_late)

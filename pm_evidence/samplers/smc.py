@@ -159,7 +159,8 @@ class SMC(Annealer):
             if not np.isfinite(log_z):
                 break
             before = carried
-            if self._carries_on(log_weight, beta):
+            few = self.resample_below < 1.0 and beta < 1.0
+            if few and ess_share(log_weight) >= self.resample_below:
                 state, info = kernel.advance(path, state, beta, chains)
                 carried = log_weight
             else:
@@ -176,11 +177,6 @@ class SMC(Annealer):
             origin = kept % len(chains)
             found = replace(found, draws=found.draws[kept], log_density=known, origin=origin)
         return replace(found, relative_variance=variance)
-
-    def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:
-        """Return whether particles keep their weights instead of being resampled."""
-        few = self.resample_below < 1.0 and beta < 1.0
-        return few and bool(ess_share(log_weight) >= self.resample_below)
 
     def _renewed(
         self,
