@@ -156,7 +156,7 @@ def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
 
 
 def correlation_in_chains(blocks: Sequence[BlockRecord]) -> float | None:
-    """Return how alike the states of a chain are, see ``fit_checks.chain_correlation``."""
+    """Return how alike the states of a chain are, see ``verdicts.chain_correlation``."""
     known = [b for b in blocks if b.draws is not None and b.origin is not None]
     if len(known) < len(blocks) or np.asarray(known[0].draws).ndim != 2:
         return None

@@ -113,7 +113,7 @@ def fit_proposal(
 ) -> tuple[Proposal, int]:
     """Fit a density to a population and to the findings of a survey.
 
-    Coordinates with heavy tails are stretched before the fit, see ``references.stretched``. The
+    Coordinates with heavy tails are stretched before the fit, see ``references.mixture``. The
     weights of the components are adapted by importance sampling to minimise the Kullback-Leibler
     divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
     """

@@ -301,7 +301,7 @@ class VarOpt:
     Notes
     -----
     The number of stages is ``n_stages`` of the sampler, or 200 for a model and that of the target
-    for lattices if it has none. See ``schedules.varopt`` for the mathematics. In a PyMC model a
+    for lattices if it has none. See `VarOpt` for the mathematics. In a PyMC model a
     linear trial run from a vague prior would jump over all that matters, so the populations of
     the adaptive pilot are used instead, reweighted to the inverse temperatures between its
     stages. Each stage is moved by the pilot's kernel of the stage in which it ends.

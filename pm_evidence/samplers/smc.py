@@ -75,7 +75,7 @@ class SMC(Annealer):
     variance of Z is also estimated by adding up, over stages, the variance of the mean weight with
     each chain as one unit (their section 4.2). This misses the dependence between stages if chains
     never leave their mode, so the reported error comes from the spread of the islands. The bridge
-    is that of Meng and Wong (1996), see ``estimators.bridge``.
+    is that of Meng and Wong (1996), see ``estimators.bar``.
     """
 
     islands: int = 16
