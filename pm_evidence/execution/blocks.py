@@ -172,20 +172,20 @@ def run_blocks(
     records: dict[int, Any] = {}
     if executor is not None:
         _run_elsewhere(tasks, executor, records, done)
-    missing = [position for position in range(len(tasks)) if position not in records]
-    if missing:
-        _run_in_threads({i: tasks[i] for i in missing}, cores, report, records, done)
+    _run_in_threads(tasks, cores, report, records, done)
     return [records[position] for position in range(len(tasks))]
 
 
 def _run_in_threads(
-    tasks: Mapping[int, Task],
+    tasks: Sequence[Task],
     cores: int,
     report: Report,
     records: dict[int, Any],
     done: Callable[[int, Any], None],
 ) -> None:
-    """Fill ``records`` from threads of this process."""
+    missing = [position for position in range(len(tasks)) if position not in records]
+    if not missing:
+        return
     stop = threading.Event()
 
     def watch(progress: Progress) -> None:
@@ -193,22 +193,11 @@ def _run_in_threads(
             raise Stopped
         report(progress)
 
-    pool = ThreadPoolExecutor(min(cores, len(tasks)), thread_name_prefix="pm_evidence")
-    futures: dict[Future[Any], int] = {}
+    pool = ThreadPoolExecutor(min(cores, len(missing)), thread_name_prefix="pm_evidence")
     try:
         with one_blas_thread():
-            futures |= {pool.submit(_stoppable, tasks[i], watch, stop): i for i in tasks}
-            while futures:
-                finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
-                check_interrupt()
-                for future in finished:
-                    block = futures[future]
-                    records[block] = future.result()
-                    done(block, records[block])
-                    del futures[future]
-    except KeyboardInterrupt:
-        _report_finished(futures, done)
-        raise
+            futures = {pool.submit(_stoppable, tasks[i], watch, stop): i for i in missing}
+            _collect(futures, records, done)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -223,6 +212,23 @@ def _stoppable(task: Task, watch: Report, stop: threading.Event) -> Any:
 
     with abandonable(check):
         return task(watch)
+
+
+def _collect(
+    futures: dict[Future[Any], int], records: dict[int, Any], done: Callable[[int, Any], None]
+) -> None:
+    try:
+        while futures:
+            finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
+            check_interrupt()
+            for future in finished:
+                block = futures[future]
+                records[block] = future.result()
+                done(block, records[block])
+                del futures[future]
+    except KeyboardInterrupt:
+        _report_finished(futures, done)
+        raise
 
 
 def _report_finished(futures: dict[Future[Any], int], done: Callable[[int, Any], None]) -> None:
