@@ -44,7 +44,7 @@ from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.tempering import ParallelTempering, Tempering
-from pm_evidence.schedules.fixed import fixed_schedule
+from pm_evidence.schedules import fixed_schedule
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import find_model
@@ -299,7 +299,11 @@ def compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
     """Refuse draws that no memory of this machine can hold."""
-    needed, there = draws * n_dim * bytes_each, _memory()
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # on Windows
+        there = _ADDRESSES
+    needed = draws * n_dim * bytes_each
     if needed > there:
         raise ValueError(
             f"draws must fit into memory, got so many that states of {n_dim} numbers would take "
@@ -310,14 +314,6 @@ def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
 def _gib(n_bytes: int) -> str:
     gib = n_bytes // 2**30
     return f"{gib:,}" if gib < _ABSURD else f"more than {_ABSURD:,}"
-
-
-def _memory() -> int:
-    """Return the bytes of memory of this machine; those it can address where it does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # on Windows
-        return _ADDRESSES
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -406,4 +402,13 @@ def check_gradient(target: Any) -> None:
         raise ModelError(
             f"backend={backend!r} needs a gradient, got a model with an operation that has none; "
             f"{_REMEDY}."
+        )
+
+
+def check_marginalise(marginalise: Any) -> None:
+    """Raise an error unless the argument is ``"auto"``, True or False."""
+    if not isinstance(marginalise, bool) and marginalise != "auto":
+        raise ValueError(
+            f"marginalise must be 'auto', True or False, got {described(marginalise)}; "
+            "leave it out."
         )

@@ -15,6 +15,7 @@ from pm_evidence.api.arguments import (
     check_backend,
     check_bridge_arguments,
     check_gradient,
+    check_marginalise,
     check_memory,
     checked_cores,
     checked_executor,
@@ -37,21 +38,31 @@ from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
-from pm_evidence.runs.anneal import over_prior, warn_of, with_particles
+from pm_evidence.runs.anneal import anneal_moved, over_prior, warn_of, with_particles
 from pm_evidence.runs.checkpoint import with_journal
-from pm_evidence.runs.defaults import adds_data_points, default_method, effort_of, with_path
+from pm_evidence.runs.defaults import (
+    adds_data_points,
+    default_method,
+    effort_of,
+    lacking,
+    with_path,
+)
 from pm_evidence.runs.given import bridge_given
-from pm_evidence.runs.plates import (
-    check_marginalise,
-    plate_target,
+from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
+from pm_evidence.runs.result import (
+    check_groups,
+    posterior_draws,
+    result_of,
     with_integration_error,
     without_globals,
 )
-from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
-from pm_evidence.runs.reparameterise import anneal_moved
-from pm_evidence.runs.result import check_groups, posterior_draws, result_of
 from pm_evidence.runs.rounds import Run
-from pm_evidence.runs.routes import anneal_by_routes, expected_evaluations, has_routes, model_target
+from pm_evidence.runs.routes import (
+    anneal_by_routes,
+    expected_evaluations,
+    model_target,
+    plate_target,
+)
 from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
@@ -264,7 +275,11 @@ def sample_evidence(
     of_annealing = {"schedule": schedule, "reference": reference, "path": path}
     check_bridge_arguments(chosen, of_annealing, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
-    moved = _is_moved(reparameterise, kernel, chosen, path, reference)
+    check_reference_argument(reference)
+    # the shape of a kernel object, data points and a density belong to the model's own coordinates
+    own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
+    moved = check_flag("reparameterise", reparameterise) and not own
+    moved = moved and not in_own_coordinates(reference)
     check_marginalise(marginalise)
     check_backend(backend, given, kernel, chosen.annealer, path, reference)
     run = Run(
@@ -312,7 +327,7 @@ def sample_evidence(
             main, path = with_path(main, chosen.annealer, path)
         check_memory(n_draws, main.n_dim, bytes_each=1 if is_native(main) else 8)
         check_groups(main, options)
-        by_routes = open_routes and has_routes(main)
+        by_routes = open_routes and not lacking(main)
         if draws is None and not by_routes:
             n_usual = int(chosen.default_draws * effort_of(main))
             run = replace(run, size=chosen.annealer.size(n_usual))
@@ -332,20 +347,6 @@ def sample_evidence(
     warn_of(evidence[0], record)
     dt = result_of(run, main, record, evidence, posterior, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
-
-
-def _is_moved(
-    reparameterise: bool, kernel: str | Kernel, chosen: Sampler, path: Any, reference: Any
-) -> bool:
-    """Return whether a model is annealed in other coordinates than its own.
-
-    The shape of a kernel object belongs to the model's own coordinates, and so do the target along
-    data points and a reference object.
-    """
-    check_reference_argument(reference)
-    check_flag("reparameterise", reparameterise)
-    own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
-    return reparameterise and not own and not in_own_coordinates(reference)
 
 
 def _not_integrated(

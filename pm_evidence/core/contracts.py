@@ -89,7 +89,7 @@ class HasPosterior(Protocol):
     """A path whose target is a density that can be evaluated at any point of R^d."""
 
     def posterior(self) -> Any:
-        """Return the density (see ``paths.posterior``), or None if it cannot be evaluated so."""
+        """Return the density, or None if it cannot be so; see ``paths.geometric.Posterior``."""
         ...
 
 
@@ -380,7 +380,7 @@ class FindsSteps(Protocol):
     """A path that finds the length of a step at less cost than by trying out many lengths."""
 
     def next_beta(self, state: Any, beta: float, ess: float) -> float:
-        """Return the next inverse temperature; see ``schedules.fixed.next_beta``."""
+        """Return the next inverse temperature; see ``schedules.next_beta``."""
         ...
 
 
@@ -402,7 +402,7 @@ class Growing(Protocol):
 
 @runtime_checkable
 class Reseedable(Protocol):
-    """A path that can make independent states at every ``beta``; see ``samplers.arm``.
+    """A path that can make independent states at every ``beta``; see ``samplers.resample_move``.
 
     Attributes
     ----------

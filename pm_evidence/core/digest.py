@@ -56,7 +56,7 @@ class Digest:
     def __init__(self, special: Callable[[Any], Any] = lambda value: value) -> None:
         self._special, self._hash = special, hashlib.sha256()
         # objects that are being described, which may refer to themselves
-        self._open: list[int] = []
+        self._open: list[Any] = []
         # functions, classes and modules that have been described
         self._known: dict[int, tuple[int, Any]] = {}
         self.undescribed: list[str] = []
@@ -66,33 +66,43 @@ class Digest:
         return self._hash.hexdigest()
 
     def add(self, value: Any) -> None:
-        """Add a value."""
-        value = self._special(value)
-        if value is None or isinstance(value, bool | int | float | complex | str | Enum):
-            kind = type(value)
-            shown = value.name if isinstance(value, Enum) else repr(value)
-            self._text(kind.__name__ if kind.__module__ == "builtins" else str(kind), shown)
-        elif isinstance(value, bytes | bytearray):
-            self._bytes("bytes", bytes(value))
-        elif isinstance(value, np.ndarray | np.generic):
-            self._array(value)
-        elif id(value) in self._open:
-            self._text("again", str(self._open.index(id(value))))
-        elif id(value) in self._known:
-            self._text("known", str(self._known[id(value)][0]))
-        else:
-            if isinstance(value, FunctionType | type | ModuleType):
-                self._known[id(value)] = len(self._known), value
-            self._open.append(id(value))
-            self._composite(value)
-            self._open.pop()
+        """Add a value: its parts one after the other, with the parts of each before the next."""
+        n_open, levels = len(self._open), [iter((value,))]
+        while levels:
+            try:
+                part = self._special(next(levels[-1]))
+            except StopIteration:
+                levels.pop()
+                del self._open[n_open + max(len(levels) - 1, 0) :]
+                continue
+            if part is None or isinstance(part, bool | int | float | complex | str | Enum):
+                kind = type(part)
+                shown = part.name if isinstance(part, Enum) else repr(part)
+                self._text(kind.__name__ if kind.__module__ == "builtins" else str(kind), shown)
+            elif isinstance(part, bytes | bytearray):
+                self._bytes("bytes", bytes(part))
+            elif isinstance(part, np.ndarray | np.generic) and not part.dtype.hasobject:
+                self._text("array", f"{part.dtype.str}{part.shape}")
+                self._bytes("values", part.tobytes())
+            elif id(part) in (ids := [id(each) for each in self._open]):
+                self._text("again", str(ids.index(id(part))))
+            elif id(part) in self._known:
+                self._text("known", str(self._known[id(part)][0]))
+            else:
+                if isinstance(part, FunctionType | type | ModuleType):
+                    self._known[id(part)] = len(self._known), part
+                self._open.append(part)
+                levels.append(self._parts(part))
 
-    def _composite(self, value: Any) -> None:
+    def _parts(self, value: Any) -> Iterator[Any]:
+        """Add what kind of object a value is, and yield its parts."""
         match value:
+            case np.ndarray() | np.generic():
+                array = np.asarray(value)
+                yield array.shape, array.ravel().tolist()
             case list() | tuple():
                 self._text(_kind_of(value, (list, tuple), "sequence"), str(len(value)))
-                for each in value:
-                    self.add(each)
+                yield from value
             case set() | frozenset():
                 self._text("set", str(len(value)))
                 self._unordered(value)
@@ -100,28 +110,33 @@ class Digest:
                 self._text(_kind_of(value, (dict,), "mapping"), str(len(value)))
                 self._unordered(value.items())
             case FunctionType():
-                self._function(value)
+                yield from self._function(value)
             case CodeType():
-                self.add((value.co_name, value.co_code, value.co_names, value.co_consts))
+                yield value.co_name, value.co_code, value.co_names, value.co_consts
             case CellType():
-                self.add([value.cell_contents] if _is_filled(value) else [])
+                yield [value.cell_contents] if _is_filled(value) else []
             case MethodType():
-                self.add(("method", value.__self__, value.__func__))
+                yield "method", value.__self__, value.__func__
             case BuiltinFunctionType():
                 owner = value.__self__
-                self.add(("builtin", value.__qualname__))
-                self.add(value.__module__ if isinstance(owner, ModuleType) else owner)
+                yield "builtin", value.__qualname__
+                yield value.__module__ if isinstance(owner, ModuleType) else owner
             case type():
-                self._class(value)
+                self._text("class", f"{value.__module__}.{value.__qualname__}")
+                if is_of_library(value):
+                    self._text("library", str(_library_of(value.__module__)))
+                    return
+                yield value.__bases__
+                yield _public(vars(value))
             case ModuleType():
-                self._module(value, None)
+                yield from self._module(value, None)
             case property():
-                self.add(("property", value.fget, value.fset))
+                yield "property", value.fget, value.fset
             case staticmethod() | classmethod() | cached_property():
                 inner = value.func if isinstance(value, cached_property) else value.__func__
-                self.add((type(value).__name__, inner))
+                yield type(value).__name__, inner
             case _:
-                self._object(value)
+                yield from self._object(value)
 
     def _unordered(self, values: Any) -> None:
         """Add what is the same in any order."""
@@ -135,75 +150,62 @@ class Digest:
         for digest in sorted(parts):
             self._text("part", digest)
 
-    def _function(self, function: FunctionType) -> None:
+    def _function(self, function: FunctionType) -> Iterator[Any]:
         self._text("function", f"{function.__qualname__}")
-        self.add((function.__defaults__, function.__kwdefaults__))
-        self.add([*(function.__closure__ or ())])
+        yield function.__defaults__, function.__kwdefaults__
+        yield [*(function.__closure__ or ())]
         library = _library_of(function.__module__)
         if library is not None:
             self._text("library", f"{function.__module__} {library}")
             return
-        self.add(function.__code__)
+        yield function.__code__
         attributes = _attributes(function.__code__)
         for name in sorted(_globals(function.__code__)):
-            if name not in function.__globals__:
-                continue
-            value = function.__globals__[name]
-            self._text("global", name)
-            if isinstance(value, ModuleType):
-                self._module(value, attributes)
-            else:
-                self.add(value)
+            if name in function.__globals__:
+                self._text("global", name)
+                yield from self._named(function.__globals__[name], attributes)
         for cell in function.__closure__ or ():
             if _is_filled(cell) and isinstance(cell.cell_contents, ModuleType):
-                self._module(cell.cell_contents, attributes)
+                yield from self._module(cell.cell_contents, attributes)
 
-    def _module(self, module: ModuleType, attributes: set[str] | None) -> None:
+    def _named(self, value: Any, attributes: set[str]) -> Iterator[Any]:
+        """Yield a value that a function names, or the attributes of a module among these names."""
+        if isinstance(value, ModuleType):
+            yield from self._module(value, attributes)
+        else:
+            yield value
+
+    def _module(self, module: ModuleType, attributes: set[str] | None) -> Iterator[Any]:
         """Add a module of the user's own: the attributes of these names, or all."""
         library = _library_of(module.__name__)
         self._text("module", module.__name__)
         if library is not None:
             self._text("library", library)
         elif attributes is None:
-            self.add(_public(vars(module)))
+            yield _public(vars(module))
         else:
             for name in sorted(attributes & vars(module).keys()):
-                value = vars(module)[name]
                 self._text("attribute", name)
-                if isinstance(value, ModuleType):
-                    self._module(value, attributes)
-                else:
-                    self.add(value)
+                yield from self._named(vars(module)[name], attributes)
 
-    def _class(self, kind: type) -> None:
-        self._text("class", f"{kind.__module__}.{kind.__qualname__}")
-        if is_of_library(kind):
-            self._text("library", str(_library_of(kind.__module__)))
-            return
-        self.add(kind.__bases__)
-        self.add(_public(vars(kind)))
-
-    def _object(self, value: Any) -> None:
+    def _object(self, value: Any) -> Iterator[Any]:
+        """Yield what makes an object: its function, its fields, or what pickle would keep of it."""
         kind = type(value)
         inner = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)
         if isinstance(
             inner, FunctionType
         ):  # functions that are compiled, or whose results are kept
-            self.add((f"{kind.__module__}.{kind.__qualname__}", inner))
-        elif is_dataclass(value) and is_of_library(kind):
-            held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
-            self.add((kind, held))
-        else:
-            reduce = copyreg.dispatch_table.get(kind)
-            try:
-                reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
-            except Exception:  # whatever an object raises that pickle cannot keep
-                self._unknown(kind)
-                return
-            self._reduced(value, reduced)
-
-    def _reduced(self, value: Any, reduced: Any) -> None:
-        kind = type(value)
+            yield f"{kind.__module__}.{kind.__qualname__}", inner
+            return
+        if is_dataclass(value) and is_of_library(kind):
+            yield kind, {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+            return
+        reduce = copyreg.dispatch_table.get(kind)
+        try:
+            reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        except Exception:  # whatever an object raises that pickle cannot keep
+            self._unknown(kind)
+            return
         if isinstance(reduced, str):  # the name of a global object, such as a compiled function
             names = (getattr(value, "__module__", None), kind.__module__, "scipy.special")
             homes = (sys.modules.get(name or "") for name in names)
@@ -211,26 +213,18 @@ class Digest:
             if home is None:  # such as a function of the user's that NumPy calls
                 self._unknown(kind)
             else:
-                self.add(("global", home.__name__, reduced, _library_of(home.__name__)))
+                yield "global", home.__name__, reduced, _library_of(home.__name__)
             return
         make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
         if isinstance(state, dict):
             state = _without_cached(kind, state)
         elif isinstance(state, tuple) and len(state) == 2 and isinstance(state[0], dict):
             state = _without_cached(kind, state[0]), state[1]
-        self.add((kind, make, arguments, state, list(items or ()), list(pairs or ())))
+        yield kind, make, arguments, state, list(items or ()), list(pairs or ())
 
     def _unknown(self, kind: type) -> None:
         self.undescribed.append(f"{kind.__module__}.{kind.__qualname__}")
         self._text("unknown", str(uuid4()))
-
-    def _array(self, value: Any) -> None:
-        array = np.asarray(value)
-        if array.dtype.hasobject:
-            self.add((array.shape, array.ravel().tolist()))
-        else:
-            self._text("array", f"{array.dtype.str}{array.shape}")
-            self._bytes("values", array.tobytes())
 
     def _text(self, kind: str, text: str) -> None:
         self._bytes(kind, text.encode("utf-8", "surrogatepass"))

@@ -24,10 +24,9 @@ from pm_evidence.estimators.jarzynski import (
 from pm_evidence.estimators.mbar import mbar, mbar_curve, multistate, multistate_curve
 from pm_evidence.estimators.of_paths import difference
 from pm_evidence.estimators.rts import rts, rts_combined, rts_combined_curve, rts_curve, ts
-from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
-from pm_evidence.estimators.ti import power_posterior, ti, ti_rb
+from pm_evidence.estimators.ti import chained_bar, power_posterior, stepping_stone, ti, ti_rb
 from pm_evidence.estimators.verdicts import recommend
-from pm_evidence.schedules.fixed import optimal_allocation
+from pm_evidence.schedules import optimal_allocation
 
 __all__ = [
     "bar",

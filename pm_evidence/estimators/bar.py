@@ -367,19 +367,19 @@ def checked_works(works: Any) -> list[tuple[Floats, ...]]:
                 f"works[{i}] must be a pair (forward, reverse), got {described(pair)}; pass the "
                 "work at draws of the fitted density, and of the target."
             )
-        found.append(tuple(_checked_side(f"works[{i}][{k}]", pair[k]) for k in (0, 1)))
+        sides = []
+        for k, values in enumerate(pair):
+            name = f"works[{i}][{k}]"
+            # a block may have no work on one side
+            is_empty = np.shape(plain_array(name, values)) == (0,)
+            sides.append(np.empty(0) if is_empty else checked_work(values, name=name))
+        found.append(tuple(sides))
     for k, side in enumerate(("forward", "reverse")):
         if not sum(len(pair[k]) for pair in found):
             raise ValueError(
                 f"works must hold {side} work of at least one block, got none; run the sampler."
             )
     return found
-
-
-def _checked_side(name: str, values: ArrayLike) -> Floats:
-    if np.shape(plain_array(name, values)) == (0,):  # a block may have no work on one side
-        return np.empty(0)
-    return checked_work(values, name=name)
 
 
 def _blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:

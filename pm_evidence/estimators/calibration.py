@@ -7,7 +7,7 @@ import scipy
 from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.estimators.pareto import is_heavy, pareto_k
+from pm_evidence.estimators.errors import is_heavy, pareto_k
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]

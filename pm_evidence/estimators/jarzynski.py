@@ -8,8 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_text, float_array
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spread
-from pm_evidence.estimators.pareto import is_heavy, pareto_k
+from pm_evidence.estimators.errors import (
+    Spread,
+    checked_blocks,
+    interval,
+    is_heavy,
+    pareto_k,
+    spread,
+)
 from pm_evidence.estimators.verdicts import LARGEST_MCSE, with_tail
 
 Floats = NDArray[np.float64]

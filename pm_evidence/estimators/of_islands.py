@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.bar import bridge
-from pm_evidence.estimators.errors import widened, with_error
+from pm_evidence.estimators.errors import pareto_k, widened, with_error
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
-from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.estimators.ti import power_posterior
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
@@ -157,7 +156,7 @@ def distance_from_fit(blocks: Sequence[BlockRecord]) -> float | None:
 
 
 def correlation_in_chains(blocks: Sequence[BlockRecord]) -> float | None:
-    """Return how alike the states of a chain are, see ``fit_checks.chain_correlation``."""
+    """Return how alike the states of a chain are, see ``verdicts.chain_correlation``."""
     known = [b for b in blocks if b.draws is not None and b.origin is not None]
     if len(known) < len(blocks) or np.asarray(known[0].draws).ndim != 2:
         return None

@@ -12,8 +12,7 @@ from pm_evidence.estimators.jarzynski import jarzynski
 from pm_evidence.estimators.mbar import mbar
 from pm_evidence.estimators.of_paths import first_of, with_check
 from pm_evidence.estimators.rts import rts, ts
-from pm_evidence.estimators.stepping_stone import chained_bar, stepping_stone
-from pm_evidence.estimators.ti import ti, ti_rb
+from pm_evidence.estimators.ti import chained_bar, stepping_stone, ti, ti_rb
 from pm_evidence.estimators.verdicts import GOOD, Verdict, contradict, judged, times
 
 Floats = NDArray[np.float64]

@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.numerics import ess_share, log_mean_exp
 from pm_evidence.core.records import Role, RunRecord
-from pm_evidence.estimators.errors import spread
-from pm_evidence.estimators.pareto import is_heavy, pareto_k
-from pm_evidence.schedules.fixed import Allocation, optimal_allocation
+from pm_evidence.estimators.errors import is_heavy, pareto_k, spread
+from pm_evidence.schedules import Allocation, optimal_allocation
 
 Floats = NDArray[np.float64]
 

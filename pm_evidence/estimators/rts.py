@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_positive, described, float_array
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.errors import Clusters, clusters, merged
+from pm_evidence.estimators.errors import Clusters, clusters, is_heavy, merged, pareto_k
 from pm_evidence.estimators.mbar import (
     cluster_sums,
     finite_potentials,
@@ -21,7 +21,6 @@ from pm_evidence.estimators.mbar import (
     minimise,
     projections,
 )
-from pm_evidence.estimators.pareto import is_heavy, pareto_k
 from pm_evidence.estimators.tempered import (
     LogZCurve,
     check_size,

@@ -17,8 +17,7 @@ from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.contracts import NOISY_VARIANCE
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.records import Facts, LogEvidence, Role, RunRecord, Status
-from pm_evidence.estimators.errors import widened
-from pm_evidence.estimators.pareto import pareto_k, unseen_tail
+from pm_evidence.estimators.errors import pareto_k, unseen_tail, widened
 
 Floats = NDArray[np.float64]
 Verdict = tuple[Collection[str], Status, str]

@@ -155,19 +155,18 @@ class Journal:
             raise Interrupted(tuple(results[i] for i in range(first))) from error
         return [results[i] for i in range(len(tasks))]
 
-    def remembered(self, name: str, compute: Callable[[], Any], **given: Any) -> Any:
-        """Return what a function returns; it is not called if that is stored."""
-        return self._stored(self._numbered(name.replace(" ", "_")), name, compute, given)
-
-    def _stored(
-        self, file: str, name: str, compute: Callable[[], Any], given: Mapping[str, Any]
+    def remembered(
+        self, name: str, compute: Callable[[], Any], *, numbered: bool = True, **given: Any
     ) -> Any:
+        """Return what a function returns; it is not called if that is stored."""
+        file = self._numbered(name.replace(" ", "_")) if numbered else f"of_target-{name}"
         found = self._read(file, name, given)
         if found is _MISSING:
             try:
                 found = compute()
             except NumericalError as error:
-                self._write(file, name, {}, None, _facts(error))
+                facts = {"message": str(error), "n_evaluations": error.n_evaluations}
+                self._write(file, name, {}, None, facts)
                 raise
             self._write(file, name, given, found)
         return found
@@ -177,7 +176,7 @@ class Journal:
 
         It has no number, because a target that is used again knows it already.
         """
-        return self._stored(f"of_target-{name}", name, compute, {})
+        return self.remembered(name, compute, numbered=False)
 
     def now(self) -> float:
         """Return the seconds that the run has taken, in this process and in earlier ones."""
@@ -246,10 +245,6 @@ class Journal:
                 f"checkpoint must be a folder that can be written, but {reason}: the run goes on, "
                 "and nothing more is stored. Free some space, and call again to finish it."
             )
-
-
-def _facts(error: NumericalError) -> dict[str, Any]:
-    return {"message": str(error), "n_evaluations": error.n_evaluations}
 
 
 def _mark(task: Any) -> str:

@@ -130,8 +130,19 @@ def choose_kernel(target: Any, kernel: str | Kernel = "auto") -> Kernel:
         )
     if not isinstance(kernel, str) and target.continuous.size:
         check_moves(kernel, target, all_of=target.continuous)
-    parts = [_mover(target, kernel)] if target.continuous.size else []
-    parts += _discrete_parts(target)
+    parts: list[Kernel] = []
+    if target.continuous.size:
+        smooth = kernel != "random_walk" and target.differentiable is not None
+        usual = HMC(exploring=True) if smooth else RandomWalk()
+        parts.append(usual if isinstance(kernel, str) else kernel)
+    small = target.upper - target.lower < MAX_GIBBS_SUPPORT
+    if small.any():
+        parts.append(
+            DiscreteGibbs(target.discrete[small], target.lower[small], target.upper[small])
+        )
+    if not small.all():
+        walked = target.discrete[~small]
+        parts.append(IntegerWalk(walked, np.ones(len(walked))))
     return parts[0] if len(parts) == 1 else Cycle(tuple(parts))
 
 
@@ -150,24 +161,3 @@ def _completed(kernel: Kernel, target: Any) -> bool:
         and moved is not None
         and np.array_equal(np.sort(moved), target.continuous)
     )
-
-
-def _mover(target: Any, kernel: str | Kernel) -> Kernel:
-    """Return the kernel of the continuous coordinates."""
-    if not isinstance(kernel, str):
-        return kernel
-    smooth = kernel != "random_walk" and target.differentiable is not None
-    return HMC(exploring=True) if smooth else RandomWalk()
-
-
-def _discrete_parts(target: Any) -> list[Kernel]:
-    small = target.upper - target.lower < MAX_GIBBS_SUPPORT
-    parts: list[Kernel] = []
-    if small.any():
-        parts.append(
-            DiscreteGibbs(target.discrete[small], target.lower[small], target.upper[small])
-        )
-    if not small.all():
-        walked = target.discrete[~small]
-        parts.append(IntegerWalk(walked, np.ones(len(walked))))
-    return parts

@@ -275,7 +275,7 @@ class HMC:
     exploring : bool
         Whether members try two path lengths, which ``adjust`` compares. A frozen kernel does not.
     curved : bool
-        Whether the shape is that of the curvature of the density, see ``kernels.curvature``.
+        Whether the shape is that of the curvature of the density, see `shape_of_curvature`.
 
     Raises
     ------
@@ -328,7 +328,7 @@ class HMC:
     def advance_repeatedly(
         self, path: Any, state: Particles, beta: float, n_moves: int, streams: NDArray[np.uint64]
     ) -> tuple[Particles, MoveInfo]:
-        """Move every member several times; see ``samplers.moves.MovesRepeatedly``."""
+        """Move every member several times; see ``samplers.sampler.MovesRepeatedly``."""
         chains, info = self._chains(path, state, beta, n_moves, streams)
         return Particles(*(np.concatenate(each.swapaxes(0, 1)) for each in chains)), info
 

@@ -13,7 +13,7 @@ from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import RunRecord, TemperedChains
 from pm_evidence.plots import layout
 from pm_evidence.results.record import to_record
-from pm_evidence.schedules.fixed import rejection_rates
+from pm_evidence.schedules import rejection_rates
 
 if TYPE_CHECKING:
     from arviz_plots.plot_collection import PlotCollection

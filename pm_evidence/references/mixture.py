@@ -356,7 +356,7 @@ _ROUNDS = 30
 def fit_population(x: Floats, rng: np.random.Generator) -> StudentMixture:
     """Fit a mixture of Student-t densities to a population.
 
-    Coordinates with heavy tails are stretched, see ``references.stretched``. The number of
+    Coordinates with heavy tails are stretched, see `learn_stretch`. The number of
     components is that at which the mean log density of the second half of the draws, under a fit to
     the first half, no longer rises.
     """

@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.references.by_arrays import annealed_from_by_jax, annealed_from_by_numpy
-from pm_evidence.references.compiled import Packed, annealed_from, density_in_python, packed
+from pm_evidence.references.compiled import (
+    Packed,
+    annealed_from,
+    annealed_from_by_jax,
+    annealed_from_by_numpy,
+    density_in_python,
+    packed,
+)
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities

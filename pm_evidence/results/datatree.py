@@ -33,14 +33,6 @@ class Named:
     dims: Mapping[str, Sequence[str | None]]  # dimensions of each variable, without chain and draw
 
 
-def library_attrs(versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the attributes that name the library that wrote a group."""
-    attrs = {"inference_library": schema.INFERENCE_LIBRARY}
-    if schema.INFERENCE_LIBRARY in versions:
-        attrs["inference_library_version"] = versions[schema.INFERENCE_LIBRARY]
-    return attrs
-
-
 def made_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``attrs`` in plain types, with those that ArviZ adds to every group."""
     from arviz_base import make_attrs  # imported late, as in PyMC
@@ -63,7 +55,12 @@ def _groups(
     plain = {str(name): _plain(value) for name, value in attrs.items()}
     out = {}
     for group, arrays in groups.items():
-        _check_plain(group, arrays)
+        for name, values in arrays.items():
+            if np.asarray(values).dtype == object:
+                raise ValueError(
+                    f"{group}[{name!r}] must have a plain dtype, got object, which cannot be "
+                    "saved; convert it to numbers or strings of one shape."
+                )
         if arrays:
             out[group] = dict_to_dataset(
                 arrays,
@@ -74,15 +71,6 @@ def _groups(
                 check_conventions=False,  # there may be more chains than draws
             )
     return out
-
-
-def _check_plain(group: str, arrays: Arrays) -> None:
-    for name, values in arrays.items():
-        if np.asarray(values).dtype == object:
-            raise ValueError(
-                f"{group}[{name!r}] must have a plain dtype, got object, which cannot be "
-                "saved; convert it to numbers or strings of one shape."
-            )
 
 
 def _check_samples(samples: Mapping[str, Arrays]) -> None:
@@ -233,7 +221,11 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         if name in schema.OPTIONAL_TRACES and np.isnan(values).all():
             continue
         variables[name] = ((schema.DIRECTION, schema.STAGE), values, {"units": units})
-    variables |= _allocation(record)
+    allocation = allocation_of(record)
+    if allocation is not None:
+        spent, best = allocation
+        variances = {schema.VARIANCE_SPENT: spent.variance, schema.VARIANCE_LEAST: best.variance}
+        variables[schema.PARTICLES_OPTIMAL] = (schema.STAGE, best.particles, variances)
     ends = np.array([np.mean([item.end[0] for item in blocks]) for blocks in directions.values()])
     if np.isfinite(ends).any():
         variables[schema.ENERGY_END] = (schema.DIRECTION, ends, {"units": schema.NATS})
@@ -249,16 +241,6 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
         schema.DIRECTION: np.array(list(directions), dtype=np.str_),
     }
     return xr.Dataset(variables, coords=coords)
-
-
-def _allocation(record: RunRecord) -> dict[str, Any]:
-    """Return the best number of particles at each stage, if the run counted its particles."""
-    found = allocation_of(record)
-    if found is None:
-        return {}
-    spent, best = found
-    variances = {schema.VARIANCE_SPENT: spent.variance, schema.VARIANCE_LEAST: best.variance}
-    return {schema.PARTICLES_OPTIMAL: (schema.STAGE, best.particles, variances)}
 
 
 def _average_trace(
@@ -357,7 +339,9 @@ def to_datatree(
         schema.OBSERVED_DATA: dict(observed_data or {}),
         schema.CONSTANT_DATA: dict(constant_data or {}),
     }
-    library = library_attrs(versions)
+    library = {"inference_library": schema.INFERENCE_LIBRARY}
+    if schema.INFERENCE_LIBRARY in versions:
+        library["inference_library_version"] = versions[schema.INFERENCE_LIBRARY]
     named = Named(coords or {}, dims or {})
     groups = {
         **_groups(samples, schema.SAMPLE_DIMS, named, {**library, **(sample_attrs or {})}),

@@ -26,11 +26,10 @@ from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.mixture import MOST_DIMENSIONS, StudentFit, fit_population
 from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
-from pm_evidence.runs.anneal import with_few_values
+from pm_evidence.runs.anneal import in_best_coordinates, with_few_values
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.importance import drawing_further, extending, is_good, refitting
 from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
-from pm_evidence.runs.reparameterise import in_best_coordinates
 from pm_evidence.runs.rounds import (
     Limits,
     Run,
@@ -102,10 +101,12 @@ def bridge_given(
         known = None
         if target.n_dim <= MOST_DIMENSIONS:
             rng = generator(run.seed, Phase.REFERENCE, 1)
-            known = run.remembered("fit", partial(fit_population, small.draws(run.seed), rng))
+            known = run.journal.remembered(
+                "fit", partial(fit_population, small.draws(run.seed), rng)
+            )
         visited = [block.visited for block in small.record.of(Role.FORWARD)]
         grouped = partial(_grouped, target, x, groups_of(*shape), visited)
-        blocks = run.remembered("given draws", grouped)
+        blocks = run.journal.remembered("given draws", grouped)
     planned = run.time()
     record = small.record.updated(Role.GIVEN, blocks)
     record = record.stating(
@@ -114,7 +115,7 @@ def bridge_given(
         n_chains=shape[0],
     )
     costs = _costs(run, target, len(blocks))
-    bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.remembered)
+    bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.journal.remembered)
     record, found = _refined(run, record, bridging, started)
     spent = small.plan.n_evaluations + bridging.n_evaluations
     durations = planned - started, run.time() - planned

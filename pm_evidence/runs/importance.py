@@ -25,15 +25,14 @@ from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status
 from pm_evidence.core.rows import one_blas_thread
+from pm_evidence.estimators.errors import pareto_k
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.estimators.pareto import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
-from pm_evidence.runs.anneal import with_few_values
+from pm_evidence.runs.anneal import Choice, in_best_coordinates, with_few_values
 from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.references import small_run
-from pm_evidence.runs.reparameterise import Choice, in_best_coordinates
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
     Run,
@@ -84,13 +83,16 @@ def start_of(run: Run, target: Any, share: float) -> Start:
     n_starts, found = _FEW_STARTS + int(share * _STARTS), list[Survey]()
     with one_blas_thread():
         forms = _forms(target)
-        positions = _positions(target, forms[0])
+        layout, hyper = forms[0].layout, {v.name for v in target.hyperparameters}
+        positions = layout.positions_of(v for v in layout.variables if v.name in hyper)
         is_concave, spent = target.is_concave_in_hyperparameters, 0
         n_searched = 0 if is_concave else int(_FEW_SEARCHED + share * _SEARCHED)
         for form in forms:
             rng = generator(run.seed, Phase.REFERENCE, len(found))
             given = positions, n_starts, n_searched, rng
-            found.append(run.remembered("laplace", partial(explore, Posterior(form), *given)))
+            found.append(
+                run.journal.remembered("laplace", partial(explore, Posterior(form), *given))
+            )
             spent += found[-1].n_evaluations
             if found[-1].complete or not is_concave:
                 break
@@ -115,12 +117,6 @@ def _forms(target: Any) -> list[Any]:
         return [target_of(target.model, **options)]
     centred = target.centred()
     return [target] if centred is target else [target, centred]
-
-
-def _positions(target: Any, form: Any) -> Any:
-    """Return the positions of the hyperparameters of a target in another form of it."""
-    names = {variable.name for variable in target.hyperparameters}
-    return form.layout.positions_of(v for v in form.layout.variables if v.name in names)
 
 
 # Error, in nats, that the usual effort is meant for.
@@ -216,7 +212,9 @@ def importance_route(
     with display.compiling():
         target.differentiable  # noqa: B018  # its code is made here
     with display.working("Approximation"):
-        seconds, sized_for = run.remembered("size", lambda: _in_time(run, target, target_mcse))
+        seconds, sized_for = run.journal.remembered(
+            "size", lambda: _in_time(run, target, target_mcse)
+        )
         start = start_of(run, target, share_of_effort(sized_for))
     with display.compiling():
         setup = annealing_setup(start.annealed, kernel)
@@ -241,13 +239,26 @@ def importance_route(
     costs = _costs(sized_for, setup.effort)
     stay = approximation is not None
     target, record = _in_best_coordinates(target, small.population, record, stay=stay)
-    bridging = Bridging(GeometricPath(target), run.seed, costs, run.remembered, approximation)
-    too_late = partial(_too_late, run, started, seconds)
+    bridging = Bridging(
+        GeometricPath(target), run.seed, costs, run.journal.remembered, approximation
+    )
+
+    def too_late(n_evaluations: float) -> bool:
+        """Return whether so many further evaluations would not end within ``max_time``."""
+        if not np.isfinite(run.limits.max_time):
+            return False
+        return run.time() - started + seconds * n_evaluations > run.limits.max_time
+
     with display.working("Survey and fit"):
         record, found = _refined(run, record, bridging, target_mcse, too_late)
-    good = is_good(record.of(Role.FORWARD))
+    blocks = record.of(Role.FORWARD)
+    good = is_good(blocks)
     if good and least_draws:
-        record, found = _with_draws(run, record, bridging, least_draws)
+        missing = least_draws - _log_weight(blocks).size
+        if missing > 0:
+            n = -(-missing // len(blocks))
+            record = drawing_further(run, bridging, Role.FORWARD, n)(record)
+        found = estimates(record)
     spent = start.n_evaluations + small.plan.n_evaluations + bridging.n_evaluations
     record = with_costs(record, spent, planned - started, run.time() - planned)
     record, found = with_few_values(run, target, record, found)
@@ -274,13 +285,6 @@ def _n_evaluations(target: Any, target_mcse: float) -> float:
     if target.differentiable is not None and not target.is_log_concave:
         survey = _ALL_OF_SURVEY * _costs(target_mcse, effort_of(target)).survey
     return EVALUATIONS_EACH * _n_particles(target.n_dim, target_mcse) + survey
-
-
-def _too_late(run: Run, started: float, seconds: float, n_evaluations: float) -> bool:
-    """Return whether so many further evaluations would not end within ``max_time``."""
-    if not np.isfinite(run.limits.max_time):
-        return False
-    return run.time() - started + seconds * n_evaluations > run.limits.max_time
 
 
 def _n_particles(n_dim: int, target_mcse: float) -> float:
@@ -360,7 +364,9 @@ def _refined(
             return None
         good, ratio = is_good(blocks), _error(best, blocks) / target_mcse
         if good and ratio <= 1.0 and best.status == Status.OK:
-            if doubled or not additions or _are_even(blocks):
+            # so few and small large weights that draws are not enough by chance
+            are_even = _share(blocks) > _EVEN_SHARE or is_good(blocks, _LIGHT_TAIL)
+            if doubled or not additions or are_even:
                 return None
             n, doubled = _n_draws(blocks), True
         else:
@@ -411,18 +417,6 @@ def refitting(run: Run, bridging: Bridging, role: Role, growth: float) -> Step:
     return step
 
 
-def _with_draws(
-    run: Run, record: RunRecord, bridging: Bridging, least_draws: int
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return the record with so many draws from the fitted density at least, and its estimates."""
-    blocks = record.of(Role.FORWARD)
-    missing = least_draws - _log_weight(blocks).size
-    if missing > 0:
-        n = -(-missing // len(blocks))
-        record = drawing_further(run, bridging, Role.FORWARD, n)(record)
-    return record, estimates(record)
-
-
 def _share(blocks: Sequence[BlockRecord]) -> float:
     """Return the effective share of the draws from the fitted density."""
     return float(ess_share(_log_weight(blocks)))
@@ -444,11 +438,6 @@ def is_good(blocks: Sequence[BlockRecord], largest_k: float = _GOOD_TAIL) -> boo
     return bool(bounded) or not pareto_k(_log_weight(blocks)) > largest_k
 
 
-def _are_even(blocks: Sequence[BlockRecord]) -> bool:
-    """Return whether large weights are so few and small that draws are not enough by chance."""
-    return _share(blocks) > _EVEN_SHARE or is_good(blocks, _LIGHT_TAIL)
-
-
 def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
     """Return the error that decides on further draws: at least that of independent draws.
 
@@ -465,7 +454,7 @@ def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], ratio: floa
     """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
     if best.status != Status.OK or best.estimator == "smc":
         return 0
-    done, growth = _n_draws(blocks), _growth(ratio)
+    done, growth = _n_draws(blocks), growth_for(ratio, 1.0, 1.3)
     return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
 
 
@@ -475,7 +464,7 @@ def _last_draws(blocks: Sequence[BlockRecord], ratio: float) -> int:
     They cost less than the next route, and show whether the tail of the weights is heavy, or seemed
     so because the draws were few.
     """
-    growth = _growth(ratio)
+    growth = growth_for(ratio, 1.0, 1.3)
     if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
         return 0
     return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
@@ -491,8 +480,3 @@ def _needed(blocks: Sequence[BlockRecord]) -> float:
 
 def _n_draws(blocks: Sequence[BlockRecord]) -> int:
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
-
-
-def _growth(ratio: float) -> float:
-    """Return by which multiple of the draws so far an error this much too large needs more."""
-    return growth_for(ratio, 1.0, 1.3)

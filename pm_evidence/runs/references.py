@@ -182,7 +182,7 @@ def small_run(
         plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
         return replace(plan, population=None), plan.population.x
 
-    plan, population = run.remembered("plan", learnt, kernel=setup.kernel)
+    plan, population = run.journal.remembered("plan", learnt, kernel=setup.kernel)
     show = run.shown_on(display)
     context = RunContext(setup, plan, plan, run.size, run.seed, None, show)
     tasks = [
@@ -251,7 +251,7 @@ def with_reference(
         if small is not None:
             x = small.draws(run.seed)[:, positions]
             fit = partial(fit_population, x, generator(run.seed, Phase.REFERENCE, 1))
-            known = run.remembered("fit", fit)
+            known = run.journal.remembered("fit", fit)
             found, n_evaluations = (
                 of_small_islands(small.record.of(Role.FORWARD)),
                 small.n_evaluations,
@@ -288,7 +288,7 @@ def _density(
         if reference == "fit":
             return "fit", known, 0
         peaks = partial(fit_laplace, Posterior(target), positions, rng)
-        return "laplace", *run.remembered("laplace", peaks)
+        return "laplace", *run.journal.remembered("laplace", peaks)
     if not hasattr(reference, "children"):
         return "given", reference, 0
     x = given_rows(target, reference, "reference")[:, positions]
@@ -297,7 +297,7 @@ def _density(
             f"reference must hold at least {_LEAST_DRAWS} posterior draws, got {len(x)}; pass "
             "more draws."
         )
-    return "posterior", run.remembered("fit", partial(fit_population, x, rng)), 0
+    return "posterior", run.journal.remembered("fit", partial(fit_population, x, rng)), 0
 
 
 def _check_reference(target: PyMCTarget, reference: Any, positions: NDArray[np.int64]) -> None:

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Target
 from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.version import VERSION
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.families.native import is_native
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.plates.target import PlateTarget
 
 Floats = NDArray[np.float64]
 _POINTWISE = ("log_likelihood", "log_prior")
@@ -43,7 +44,7 @@ class PosteriorDraws:
 
 def result_of(
     run: Run,
-    target: Target,
+    target: Any,
     record: RunRecord,
     evidence: list[LogEvidence],
     drawn: PosteriorDraws | None,
@@ -59,7 +60,11 @@ def result_of(
     if drawn is not None:
         draws = drawn.draws
         flat = draws.reshape(drawn.origin.size, *draws.shape[2:])
-        statistics, record = _statistics(target, drawn, record)
+        if drawn.log_density is not None and isinstance(target, PyMCTarget):
+            statistics = target.sample_stats(flat, drawn.log_density.ravel())
+        else:
+            statistics = target.sample_stats(flat)
+            record = record.stating(n_evaluations=record.facts.n_evaluations + len(flat))
         posterior, sample_stats = (
             {
                 name: value.reshape(*draws.shape[:2], *value.shape[1:])
@@ -69,10 +74,13 @@ def result_of(
         )
         sample_stats[schema.DRAW_ORIGIN] = drawn.origin
         attrs[schema.DRAWN_FROM] = drawn.drawn_from
+    if not is_native(target):
+        compiled_for = getattr(target, "compiled_for", lambda: {"backend": "numba"})
+        record = record.stating(reference=record.facts.reference or "prior", **compiled_for())
     observed = target.observed_data()
     coords, dims = target.coords_and_dims()
     dt = to_datatree(
-        record.stating(**_of_model(target, record), potentials=potentials),
+        record.stating(potentials=potentials),
         evidence,
         recommended=evidence[0].estimator,
         posterior=posterior,
@@ -88,19 +96,8 @@ def result_of(
     )
     groups = [name for name in _POINTWISE if options.get(name)]
     if posterior and groups:
-        _adder(target)(dt, groups)
+        target.add_log_densities(dt, groups)
     return dt
-
-
-def _statistics(
-    target: Any, drawn: PosteriorDraws, record: RunRecord
-) -> tuple[dict[str, NDArray[Any]], RunRecord]:
-    """Return the statistics of draws, and the record with what these have cost."""
-    flat = drawn.draws.reshape(drawn.origin.size, *drawn.draws.shape[2:])
-    if drawn.log_density is not None and isinstance(target, PyMCTarget):
-        return target.sample_stats(flat, drawn.log_density.ravel()), record
-    record = record.stating(n_evaluations=record.facts.n_evaluations + len(flat))
-    return target.sample_stats(flat), record
 
 
 @cache
@@ -109,27 +106,14 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("pymc", "pytensor", "numba")}
 
 
-def _of_model(target: Any, record: RunRecord) -> dict[str, str]:
-    """Return what a model is annealed from, and evaluated by."""
-    if is_native(target):
-        return {}
-    compiled_for = getattr(target, "compiled_for", None)
-    evaluated_by = compiled_for() if compiled_for else {"backend": "numba"}
-    return {"reference": record.facts.reference or "prior", **evaluated_by}
-
-
 def check_groups(target: Any, options: dict[str, Any]) -> None:
     """Raise ValueError if the user asks for pointwise densities that PyMC cannot evaluate."""
     asked = [name for name in _POINTWISE if options.get(name)]
-    if asked and not callable(_adder(target)):
+    if asked and not callable(getattr(target, "add_log_densities", None)):
         raise ValueError(
             f"idata_kwargs must not ask for {' or '.join(asked)} here, as PyMC cannot evaluate "
             "it: the likelihood is estimated, or the target is no pymc.Model. Leave it out."
         )
-
-
-def _adder(target: Any) -> Any:
-    return getattr(target, "add_log_densities", None)
 
 
 def posterior_draws(
@@ -250,3 +234,33 @@ def _in_chains(
         origin[:n].reshape(n_chains, length),
         drawn_from,
     )
+
+
+# Posterior draws at which finer nodes are tried.
+_CHECKED = 8
+# Posterior draws of a model whose variables are all integrated.
+_CHAINS, _DRAWS = 4, 500
+
+
+def without_globals(target: Any) -> PosteriorDraws | None:
+    """Return draws of no coordinates, beside which all variables of a model are drawn, or None."""
+    if not isinstance(target, PlateTarget) or target.n_dim:
+        return None
+    origin = np.arange(_CHAINS * _DRAWS).reshape(_CHAINS, _DRAWS)
+    return PosteriorDraws(np.empty((_CHAINS, _DRAWS, 0)), origin, "integrals")
+
+
+def with_integration_error(
+    target: Any, record: RunRecord, evidence: list[LogEvidence], drawn: PosteriorDraws | None
+) -> tuple[RunRecord, list[LogEvidence]]:
+    """Return record and estimates with the error of the integrals over local variables."""
+    if not isinstance(target, PlateTarget):
+        return record, evidence
+    if drawn is None:
+        return record, evidence
+    x = drawn.draws.reshape(drawn.origin.size, target.n_dim)
+    x = x if target.n_dim else x[:1]
+    chosen = x[np.unique(np.linspace(0, len(x) - 1, _CHECKED).astype(np.int64))]
+    error = target.integration_error(chosen)
+    record = record.stating(integration_error=error)
+    return record, estimates(record)

@@ -206,13 +206,13 @@ class Run:
         started = self.time()
         schedule = within_steps(self.schedule, setup)
         learn = partial(schedule.plan, setup, self.sampler, self.size, self.seed, display.pilot)
-        coarse, plan = self.remembered("plan", learn, kernel=setup.kernel)
+        coarse, plan = self.journal.remembered("plan", learn, kernel=setup.kernel)
         show = self.shown_on(display)
         context = RunContext(setup, coarse, plan, self.size, self.seed, starts, show)
         context = self.sampler.prepared(context)
         planned = self.journal.now()
         costs = Costs.of(self.effort * setup.effort)
-        bridging = Bridging(setup.path, self.seed, costs, self.remembered)
+        bridging = Bridging(setup.path, self.seed, costs, self.journal.remembered)
         record, found = self._rounds(context, bridging, display, started)
         spent = setup.n_evaluations + context.coarse.n_evaluations + bridging.n_evaluations
         durations = planned - started, self.journal.now() - planned
@@ -295,10 +295,6 @@ class Run:
         runner = partial(run_divided, cores=self.cores, executor=self.executor)
         return self.journal.run(tasks, runner, **shown)
 
-    def remembered(self, name: str, compute: Callable[[], Any], **given: Any) -> Any:
-        """Return what a function returns, or returned in an earlier process; see ``Journal``."""
-        return self.journal.remembered(name, compute, **given)
-
     def time(self) -> float:
         """Return the seconds so far, for decisions on what ends in time."""
         return self.journal.time() if np.isfinite(self.limits.max_time) else self.journal.now()
@@ -316,7 +312,7 @@ class Run:
     def _beside_ladders(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record of tempered chains with a bridge for every block."""
         blocks = record.of(Role.FORWARD)
-        if not bridging.possible or not all(len(np.asarray(block.draws)) for block in blocks):
+        if bridging.posterior is None or not all(len(np.asarray(block.draws)) for block in blocks):
             return record
         thinned = [replace(block, draws=_thinned(np.asarray(block.draws))) for block in blocks]
         made = [
@@ -327,7 +323,7 @@ class Run:
 
     def _checked(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record without islands with a check by importance sampling, made only once."""
-        if bridging.found is not None or not bridging.possible:
+        if bridging.found is not None or bridging.posterior is None:
             return record
         log_weight = np.concatenate([block.log_weight for block in record.of(Role.FORWARD)])
         if not np.isfinite(log_weight.max()):

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 
 from pm_evidence.core.contracts import Kernel
-from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.core.interrupts import interrupt_answered
 from pm_evidence.core.records import CrossCheck, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
+from pm_evidence.runs.anneal import anneal_moved
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.importance import RouteResult, grown_effort, importance_route, share_of_effort
-from pm_evidence.runs.reparameterise import anneal_moved
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupted
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
@@ -36,6 +36,8 @@ from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.plates.structure import structure_of_model
+from pm_evidence.targets.plates.target import PlateTarget
 
 # How much longer a route takes than those before it, at least.
 _GROWTH = 2.0
@@ -44,11 +46,6 @@ _GROWTH = 2.0
 _LONGER, _CHAINS, _FEW_CHAINS = 4, 10, 2
 # Estimates of the first route that check the last one, and what they are called there.
 _CHECKS = {"smc": "coarse", "importance": "fitted"}
-
-
-def has_routes(target: Any) -> bool:
-    """Return whether a density can be fitted to the posterior of a target."""
-    return not lacking(target)
 
 
 def anneal_by_routes(
@@ -226,7 +223,7 @@ def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEv
     limits = Limits(target_mcse=target_mcse, max_draws=most)
     run = Run(sampler, size, cores, None, seed, name=sampler.name, limits=limits)
     with dividing_rows(cores, None), Display(enabled=False) as display:
-        if has_routes(target):
+        if not lacking(target):
             return anneal_by_routes(run, target, "auto", display)[2][0]
         return anneal_moved(run, target, "auto", display, None, "auto")[2][0]
 
@@ -292,3 +289,42 @@ def _is_short(target: Any, n_evaluations: float) -> bool:
     if not isinstance(density, NumpyDensity):
         return False
     return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
+
+
+# Number of coordinates up to which the approximations of log-concave posteriors cost as little.
+_MOST_APPROXIMATED = 3000
+
+
+def plate_target(
+    model: Any, marginalise: Any, problem: str | None, *, open_routes: bool
+) -> PlateTarget | None:
+    """Return the target of a model whose local variables are integrated, or None.
+
+    ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
+    can be. Where the user leaves the route open, continuous ones are integrated if there are no
+    global variables, or more coordinates than an approximation of the whole posterior can have.
+    All this is known before the run.
+    """
+    if marginalise is False:
+        return None
+    if problem is None and not estimated_variables(model):
+        try:
+            structure = structure_of_model(model)
+            of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
+            is_hard = not structure.reasons or structure.layout.size > _MOST_APPROXIMATED
+            worthwhile = bool(structure.plates) and (of_sums or (open_routes and is_hard))
+            if marginalise is True or worthwhile:
+                target = target_of(model, marginalise=True, backend="numpy")
+                if structure.plates and isinstance(target, PlateTarget):
+                    target.differentiable  # noqa: B018  # raises an error if it is not batched
+                    return target
+            problem = "the model has no such variable"
+        except (NotBatchedError, NotImplementedError) as error:
+            problem = str(error)
+    if marginalise == "auto":
+        return None
+    raise ModelError(
+        "marginalise must be 'auto' or False where no variable can be integrated one element at a "
+        f"time, got True: {problem or 'a likelihood is estimated'}. pe.structure(model) says why "
+        "of each variable; leave marginalise out."
+    )

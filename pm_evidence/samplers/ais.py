@@ -28,8 +28,7 @@ from pm_evidence.samplers.sampler import (
     weigh_then_move,
 )
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.schedules.fixed import refine
-from pm_evidence.schedules.learnt import varopt
+from pm_evidence.schedules import refine, varopt
 
 Floats = NDArray[np.float64]
 

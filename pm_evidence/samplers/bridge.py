@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,7 @@ def fit_proposal(
 ) -> tuple[Proposal, int]:
     """Fit a density to a population and to the findings of a survey.
 
-    Coordinates with heavy tails are stretched before the fit, see ``references.stretched``. The
+    Coordinates with heavy tails are stretched before the fit, see ``references.mixture``. The
     weights of the components are adapted by importance sampling to minimise the Kullback-Leibler
     divergence from the posterior (Douc, Guillin, Marin and Robert 2007).
     """
@@ -270,11 +270,6 @@ def _reverse(block: BlockRecord) -> Floats:
     return block.bridge[1]
 
 
-def _n_unknown(block: BlockRecord) -> int:
-    """Return the number of draws of an island whose density is not known."""
-    return len(np.asarray(block.draws)) if block.log_density is None else 0
-
-
 def _resampled(block: BlockRecord, rng: np.random.Generator) -> BlockRecord:
     """Return an island whose draws are joined by those from the fitted density, resampled."""
     log_weight = -_forward(block)
@@ -309,10 +304,10 @@ class Bridging:
 
     def extend(self, blocks: Sequence[BlockRecord], run: Runner) -> tuple[BlockRecord, ...]:
         """Return the islands with the work of the bridge, if a density can be fitted."""
-        if not self.possible or any(block.draws is None for block in blocks):
+        if self.posterior is None or any(block.draws is None for block in blocks):
             return tuple(blocks)
         with one_blas_thread():
-            self._fit(self._posterior, blocks)
+            self._fit(blocks)
         new = [block for block in blocks if block.bridge is None]
         searched = self.n_evaluations / len(blocks)
         return self._bridged(blocks, new, lambda block: self._n_draws(block, searched), run)
@@ -324,7 +319,7 @@ class Bridging:
         rng = generator(self.seed, Phase.FIT, self._stream())
         with one_blas_thread():
             joined = [_resampled(block, rng) for block in blocks]
-            self._fit(self._posterior, joined, self.proposals)
+            self._fit(joined, self.proposals)
         bare = [
             replace(block, bridge=None, fit_draws=None, fit_log_density=None) for block in blocks
         ]
@@ -365,7 +360,7 @@ class Bridging:
         stream = self._stream()
         tasks = [
             _Bridge(
-                self._posterior,
+                self.posterior,
                 self.proposals[1 - block.block % 2],
                 block.block,
                 np.asarray(block.draws),
@@ -383,7 +378,9 @@ class Bridging:
                 fit_draws=x,
                 fit_log_density=log_target,
                 visited=None,
-                n_evaluations=block.n_evaluations + len(x) + _n_unknown(block),
+                n_evaluations=block.n_evaluations
+                + len(x)
+                + (len(np.asarray(block.draws)) if block.log_density is None else 0),
             )
             for block, (forward, reverse, x, log_target) in zip(new, run(tasks), strict=True)
         }
@@ -404,13 +401,9 @@ class Bridging:
         affordable = min(affordable, _MOST_COORDINATES // d)
         return int(np.clip(max(n, affordable), self.costs.draws, self.costs.most))
 
-    @property
-    def possible(self) -> bool:
-        """Whether the target has a density in R^d, to which another can be fitted."""
-        return self._posterior is not None
-
-    @property
-    def _posterior(self) -> Any:
+    @cached_property
+    def posterior(self) -> Any:
+        """The density of the target in R^d, to which another can be fitted; None without one."""
         return self.path.posterior() if isinstance(self.path, HasPosterior) else None
 
     @property
@@ -438,9 +431,7 @@ class Bridging:
         works = [block.bridge for block in self.extend(blocks, run)]
         return np.concatenate([work[0] for work in works if work is not None])
 
-    def _fit(
-        self, posterior: Any, blocks: Sequence[BlockRecord], before: Sequence[Proposal] = ()
-    ) -> None:
+    def _fit(self, blocks: Sequence[BlockRecord], before: Sequence[Proposal] = ()) -> None:
         """Fit a density to the islands of even index, and one to those of odd index.
 
         ``before`` are the densities whose components may be a part of them.
@@ -449,11 +440,13 @@ class Bridging:
         draws = [np.asarray(block.draws) for block in blocks]
         log_evidence = log_mean_exp(-np.concatenate([block.work for block in blocks]))
         if self.found is None:
-            self.found = self._searched(posterior, blocks, log_evidence)
+            self.found = self._searched(blocks, log_evidence)
         if self.is_complete and not before:
             self.proposals = (StudentMixture.of(self.found.components, self.found.log_mass),) * 2
             return
-        found = self._with_known(self.found, log_evidence)
+        found, on_path = self.found, getattr(self.path, "known", None)
+        if on_path is not None:
+            found = _with_components(found, on_path, log_evidence)
         proposals = []
         for half in (0, 1):
             mine = np.concatenate(
@@ -462,33 +455,33 @@ class Bridging:
             mine = self.found.aligned(mine)
             rng = generator(self.seed, Phase.FIT, stream, half)
             known = _with_components(found, before[half], log_evidence) if before else found
-            fit = partial(fit_proposal, posterior, mine, known, log_evidence, rng, self.costs.trial)
+            fit = partial(
+                fit_proposal, self.posterior, mine, known, log_evidence, rng, self.costs.trial
+            )
             proposal, spent = self.remembered("fit", fit)
             self.n_evaluations += spent
             proposals.append(proposal)
         self.proposals = proposals
 
-    def _searched(
-        self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float
-    ) -> Survey:
+    def _searched(self, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
         """Return what is known of the posterior in addition to the islands."""
         known = self.approximation
         if known is not None and known.complete:
             return known
-        if not posterior.has_gradient:
+        if not self.posterior.has_gradient:
             return Survey()
-        search = partial(self._survey, posterior, blocks, log_evidence)
+        search = partial(self._survey, blocks, log_evidence)
         found: Survey = self.remembered("survey", search)
         self.n_evaluations += found.n_evaluations
         return found if known is None else found.joined_by(known)
 
-    def _survey(self, posterior: Any, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
+    def _survey(self, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
         """Return what a survey finds in addition to the islands."""
         spent = sum(block.n_evaluations for block in blocks)
         everyone = np.concatenate([np.asarray(block.draws) for block in blocks])
         visited = [block.visited for block in blocks if block.visited is not None]
         return survey(
-            posterior,
+            self.posterior,
             learn_shape(everyone),
             everyone,
             np.concatenate(visited) if visited else everyone,
@@ -496,11 +489,6 @@ class Bridging:
             int(max(self.costs.share * spent, self.costs.survey)),
             generator(self.seed, Phase.SURVEY, 0),
         )
-
-    def _with_known(self, found: Survey, log_evidence: float) -> Survey:
-        """Return a survey's findings with the density that is known of the path."""
-        known = getattr(self.path, "known", None)
-        return found if known is None else _with_components(found, known, log_evidence)
 
 
 def _with_components(found: Survey, density: Proposal, log_evidence: float) -> Survey:

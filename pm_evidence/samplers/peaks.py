@@ -131,7 +131,7 @@ def fit_laplace(
     """Fit normal densities to the curvature at the peaks that ascents from prior draws end at.
 
     Directions in which the density falls off more slowly than the prior get the prior's scale, see
-    ``local_fit.fit_locally``.
+    `fit_locally`.
     """
     draws = posterior.draw_prior(_PRIOR_DRAWS, rng)
     shape = learn_shape(draws, dense=False)

@@ -28,7 +28,7 @@ from pm_evidence.core.records import PathVariance
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.samplers.sampler import grow_chains
-from pm_evidence.schedules.fixed import next_beta, no_support
+from pm_evidence.schedules import next_beta, no_support
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +59,9 @@ class PilotVariance:
             ends = stop * np.append(0.0, 0.5 ** np.arange(_HALVES, -1, -1.0))
         else:
             ends = np.linspace(start, stop, _PIECES + 1)
-        if _is_linear(before, stop - start, log_weight):
+        fine = np.isfinite(before) & np.isfinite(log_weight)
+        implied = (start - stop) * before[fine]  # where the log density is linear in beta
+        if np.allclose(log_weight[fine], implied, rtol=1e-6, atol=1e-9):
             found = [_between(before, after, at - start, at - stop) for at in ends]
         else:
             sides = [
@@ -90,12 +92,6 @@ def _weighted_variance(energy: Floats, log_weight: Floats) -> float:
     weight, energy = weight[some], energy[some]
     with np.errstate(over="ignore"):
         return float(weight @ (energy - weight @ energy) ** 2)
-
-
-def _is_linear(energy: Floats, step: float, log_weight: Floats) -> bool:
-    """Return whether log weights are minus the step times the energies."""
-    fine = np.isfinite(energy) & np.isfinite(log_weight)
-    return bool(np.allclose(log_weight[fine], -step * energy[fine], rtol=1e-6, atol=1e-9))
 
 
 def _between(before: Floats, after: Floats, forward: float, back: float) -> float:
@@ -158,12 +154,16 @@ class Pilot:
                 )
                 error.n_evaluations = n_evaluations
                 raise error
-            beta = self._next(path, state, betas[-1], len(kernels))
+            if self.schedule is None:
+                beta = next_beta(path, state, betas[-1], self.ess)
+            else:
+                beta = float(self.schedule[len(kernels) + 1])
             _check_digits(energy, beta - betas[-1])
             log_weight = path.log_ratio(state, betas[-1], beta)
             log_z += log_mean_exp(log_weight)
             if log_z == -np.inf:
-                raise no_support(self.n, _part(path, betas[-1], beta))
+                part = path.part(betas[-1], beta) if isinstance(path, Growing) else ""
+                raise no_support(self.n, part)
             weight = normalised(log_weight)
             population = state.take(resample(weight, self.n, rng, "systematic"))
             first = state.take(resample(weight, n_chains, rng, "systematic"))
@@ -203,11 +203,6 @@ class Pilot:
             last = state.take(np.arange(len(state) - len(chains), len(state)))
         return states[0].join(states[1:]), spent
 
-    def _next(self, path: Path, state: Any, beta: float, stage: int) -> float:
-        if self.schedule is not None:
-            return float(self.schedule[stage + 1])
-        return next_beta(path, state, beta, self.ess)
-
 
 def _check_digits(energy: Floats, step: float) -> None:
     """Raise NumericalError if a step would weight particles by rounding errors of the energy."""
@@ -218,11 +213,6 @@ def _check_digits(energy: Floats, step: float) -> None:
             f"is about {-least:.2g} at best: the prior is very far from the data. Check the units "
             "of the data and the scale of the prior."
         )
-
-
-def _part(path: Path, start: float, stop: float) -> str:
-    """Return which data a step adds, if the path adds data."""
-    return path.part(start, stop) if isinstance(path, Growing) else ""
 
 
 def _learnt(path: Path, kernel: Kernel, population: Any, beta: float) -> tuple[Kernel, int]:

@@ -14,15 +14,16 @@ from pm_evidence.core.records import PathVariance, UsedSchedule
 from pm_evidence.samplers.ais import AIS, ISLANDS_SHARE, SMALL_ISLAND
 from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.samplers.sampler import MOST_STAGES, Sampler, kernels_along
-from pm_evidence.schedules.fixed import linear, sm08
-from pm_evidence.schedules.learnt import (
+from pm_evidence.schedules import (
     SMOOTHING,
     check_largest_step,
     check_smoothing,
     decelerated,
     divergences_from_variance,
     gms13,
+    linear,
     predicted_variance,
+    sm08,
     varopt,
 )
 
@@ -300,7 +301,7 @@ class VarOpt:
     Notes
     -----
     The number of stages is ``n_stages`` of the sampler, or 200 for a model and that of the target
-    for lattices if it has none. See ``schedules.varopt`` for the mathematics. In a PyMC model a
+    for lattices if it has none. See `VarOpt` for the mathematics. In a PyMC model a
     linear trial run from a vague prior would jump over all that matters, so the populations of
     the adaptive pilot are used instead, reweighted to the inverse temperatures between its
     stages. Each stage is moved by the pilot's kernel of the stage in which it ends.

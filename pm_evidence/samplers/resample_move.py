@@ -15,7 +15,7 @@ from pm_evidence.core.records import BlockRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.samplers.sampler import MOST_MOVES, ForwardBlock, RunContext, Tracer
 from pm_evidence.samplers.smc import SMC, island, some_of
-from pm_evidence.schedules.fixed import optimal_allocation
+from pm_evidence.schedules import optimal_allocation
 
 Floats = NDArray[np.float64]
 

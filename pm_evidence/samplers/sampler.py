@@ -23,7 +23,7 @@ from pm_evidence.core.numerics import ess_share, moments, normalised
 from pm_evidence.core.random import Phase
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
-from pm_evidence.schedules.fixed import no_support
+from pm_evidence.schedules import no_support
 
 Floats = NDArray[np.float64]
 

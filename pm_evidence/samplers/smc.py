@@ -31,7 +31,7 @@ from pm_evidence.samplers.sampler import (
     Tracer,
     grow_chains,
 )
-from pm_evidence.schedules.fixed import refine
+from pm_evidence.schedules import refine
 
 # Number of states of every stage that are kept for a survey of the posterior: more of early
 # stages, from which modes can be reached that later stages have lost.
@@ -75,7 +75,7 @@ class SMC(Annealer):
     variance of Z is also estimated by adding up, over stages, the variance of the mean weight with
     each chain as one unit (their section 4.2). This misses the dependence between stages if chains
     never leave their mode, so the reported error comes from the spread of the islands. The bridge
-    is that of Meng and Wong (1996), see ``estimators.bridge``.
+    is that of Meng and Wong (1996), see ``estimators.bar``.
     """
 
     islands: int = 16
@@ -159,7 +159,8 @@ class SMC(Annealer):
             if not np.isfinite(log_z):
                 break
             before = carried
-            if self._carries_on(log_weight, beta):
+            few = self.resample_below < 1.0 and beta < 1.0
+            if few and ess_share(log_weight) >= self.resample_below:
                 state, info = kernel.advance(path, state, beta, chains)
                 carried = log_weight
             else:
@@ -176,11 +177,6 @@ class SMC(Annealer):
             origin = kept % len(chains)
             found = replace(found, draws=found.draws[kept], log_density=known, origin=origin)
         return replace(found, relative_variance=variance)
-
-    def _carries_on(self, log_weight: NDArray[np.float64], beta: float) -> bool:
-        """Return whether particles keep their weights instead of being resampled."""
-        few = self.resample_below < 1.0 and beta < 1.0
-        return few and bool(ess_share(log_weight) >= self.resample_below)
 
     def _renewed(
         self,

@@ -29,7 +29,7 @@ from pm_evidence.samplers.sampler import (
     block_sizes,
     kernels_along,
 )
-from pm_evidence.schedules.fixed import equalised, no_support, rejection_rates
+from pm_evidence.schedules import equalised, no_support, rejection_rates
 
 Floats = NDArray[np.float64]
 Rungs = NDArray[np.int16]

@@ -5,7 +5,7 @@ import pytest
 
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.estimators import bar, bridge
-from pm_evidence.estimators.pareto import unseen_tail
+from pm_evidence.estimators.errors import unseen_tail
 from tests.estimators.work import LOG_Z, covers, gaussian_pair
 
 INF = np.inf

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators.pareto import is_heavy, pareto_k, unseen_tail
+from pm_evidence.estimators.errors import is_heavy, pareto_k, unseen_tail
 
 INF = np.inf
 

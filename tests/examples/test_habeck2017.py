@@ -15,7 +15,7 @@ from scipy import stats
 
 import pm_evidence as pe
 from examples.papers.habeck2017 import gaussian, lattices, machines
-from pm_evidence.schedules.fixed import linear
+from pm_evidence.schedules import linear
 from pm_evidence.testing.lattices import enumeration, kaufman, transfer_matrix
 
 STAGES = (10, 50, 200)

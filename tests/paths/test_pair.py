@@ -7,7 +7,7 @@ import numpy as np
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.records import Role
 from pm_evidence.paths.geometric import PairPath
-from pm_evidence.samplers.pair import PairBlock, crossed_at_once
+from pm_evidence.runs.pair import PairBlock, crossed_at_once
 from pm_evidence.targets.layout import Particles
 
 

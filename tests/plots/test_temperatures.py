@@ -7,7 +7,7 @@ import xarray as xr
 import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, Facts, Role, RunRecord, StageTrace, TemperedChains
 from pm_evidence.plots import plot_temperatures
-from pm_evidence.schedules.fixed import rejection_rates
+from pm_evidence.schedules import rejection_rates
 from tests.plots.drawing import assert_texts_fit, drawn, make_run, need_backend, stored
 
 BETA = np.array([0.0, 0.2, 1.0])

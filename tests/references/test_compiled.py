@@ -5,9 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pm_evidence.references import by_arrays as by_numpy
-from pm_evidence.references.by_arrays import annealed_from_by_jax, annealed_from_by_numpy
-from pm_evidence.references.compiled import annealed_from, density_in_python, packed
+from pm_evidence.references import compiled
+from pm_evidence.references.compiled import (
+    annealed_from,
+    annealed_from_by_jax,
+    annealed_from_by_numpy,
+    density_in_python,
+    packed,
+)
 from pm_evidence.targets.model.cache import target_of
 from tests.models import shared
 from tests.references.densities import references
@@ -175,7 +180,7 @@ def test_a_density_without_gradient(other):
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_wide_references_are_sparse_matrices_for_numpy(model, limit, monkeypatch):
     """Many coordinates would make dense matrices of mostly zeros; both forms are the same."""
-    monkeypatch.setattr(by_numpy, "_DENSE", limit)
+    monkeypatch.setattr(compiled, "_DENSE", limit)
     by, d = target_of(shared("several").model, backend="numpy"), model.n_dim
     for name in references(d):
         arrays = packed(references(d)[name], np.arange(d))

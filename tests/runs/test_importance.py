@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
-from pm_evidence.estimators.pareto import pareto_k
+from pm_evidence.estimators.errors import pareto_k
 from pm_evidence.execution.display import Display
 from pm_evidence.runs import importance as module
 from pm_evidence.runs.importance import importance_route, is_good, refitting

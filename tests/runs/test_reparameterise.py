@@ -10,7 +10,7 @@ import pm_evidence as pe
 from pm_evidence.core.records import Facts, RunRecord
 from pm_evidence.execution.display import Display
 from pm_evidence.runs import reparameterise
-from pm_evidence.runs.reparameterise import with_coordinates
+from pm_evidence.runs.anneal import with_coordinates
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.cache import target_of

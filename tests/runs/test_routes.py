@@ -18,8 +18,8 @@ import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.records import Role, Status
 from pm_evidence.runs import routes as module
+from pm_evidence.runs.anneal import anneal_moved
 from pm_evidence.runs.importance import importance_route
-from pm_evidence.runs.reparameterise import anneal_moved
 from tests.systems.exact import deceptive_systems, exact_systems
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}

@@ -120,7 +120,7 @@ def test_discrete_models_have_no_bridge():
     path = GeometricPath(target_of(exact_systems()["sprinkler"].build()))
     bridging = Bridging(path, 5)
     blocks = [BlockRecord(i, np.zeros(1), None, draws=np.zeros((10, 3))) for i in range(2)]
-    assert not bridging.possible
+    assert bridging.posterior is None
     assert bridging.extend(blocks, serially) == tuple(blocks) and bridging.facts() == {}
 
 

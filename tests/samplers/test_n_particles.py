@@ -11,7 +11,7 @@ from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import choose_particles, measure, optimal_variance, tau_of
-from pm_evidence.schedules.fixed import linear
+from pm_evidence.schedules import linear
 from tests.kernels.noisy import Half, NormalNoise, noisy
 
 FEW = NormalNoise(200.0, 20, auto=True)  # a variance of 10

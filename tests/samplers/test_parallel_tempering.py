@@ -13,7 +13,7 @@ import pm_evidence as pe
 from pm_evidence.core.random import Phase
 from pm_evidence.families.gaussian.target import GeometricGaussian
 from pm_evidence.samplers.tempering import Exchange, ParallelTempering, TemperedBlock
-from pm_evidence.schedules.fixed import rejection_rates
+from pm_evidence.schedules import rejection_rates
 from pm_evidence.targets.layout import Points
 from tests.estimators.refusals import check_refused
 from tests.samplers.ladders import (

@@ -20,7 +20,7 @@ from pm_evidence.samplers.planning import (
     untuned,
 )
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.schedules.fixed import linear, sm08
+from pm_evidence.schedules import linear, sm08
 from tests.kernels.exact import gaussian
 
 BETA = np.array([0.0, 0.2, 0.6, 1.0])

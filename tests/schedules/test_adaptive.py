@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.schedules.fixed import next_beta
+from pm_evidence.schedules import next_beta
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pm_evidence.schedules.fixed import optimal_allocation
+from pm_evidence.schedules import optimal_allocation
 
 
 def test_theorem():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.schedules.learnt import check_largest_step, decelerated
+from pm_evidence.schedules import check_largest_step, decelerated
 
 
 def test_by_hand():

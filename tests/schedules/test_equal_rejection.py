@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pm_evidence.schedules.fixed import equalised, rejection_rates
+from pm_evidence.schedules import equalised, rejection_rates
 
 BETA = np.array([0.0, 0.25, 1.0])
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.schedules.fixed import fixed_schedule, linear, sm08
+from pm_evidence.schedules import fixed_schedule, linear, sm08
 from tests.estimators.refusals import check_refused
 
 

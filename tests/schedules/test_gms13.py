@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.schedules.fixed import linear
-from pm_evidence.schedules.learnt import divergences_from_variance, gms13
+from pm_evidence.schedules import divergences_from_variance, gms13, linear
 from tests.estimators.refusals import check_refused
 
 KNOTS = np.linspace(0.0, 1.0, 5)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.families.gaussian.target import Gaussian
-from pm_evidence.schedules.fixed import linear, sm08
-from pm_evidence.schedules.learnt import predicted_variance
+from pm_evidence.schedules import linear, predicted_variance, sm08
 
 FINE = np.linspace(0.0, 1.0, 2001)
 MIDDLE = 0.5 * (FINE[1:] + FINE[:-1])

@@ -8,8 +8,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.schedules.fixed import fixed_schedule, linear, next_beta, refine, sm08
-from pm_evidence.schedules.learnt import decelerated, gms13, varopt
+from pm_evidence.schedules import (
+    decelerated,
+    fixed_schedule,
+    gms13,
+    linear,
+    next_beta,
+    refine,
+    sm08,
+    varopt,
+)
 from tests.strategies import floats, log_terms, powers, schedules, trial_runs, vectors
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pm_evidence.schedules.fixed import linear
-from pm_evidence.schedules.learnt import (
+from pm_evidence.schedules import (
     check_smoothing,
+    linear,
     smoothed,
     varopt,
 )

@@ -35,7 +35,7 @@ from pm_evidence.core.random import next_word
 from pm_evidence.families.lattice.ising import SpinMetropolis
 from pm_evidence.families.lattice.path import LatticePath
 from pm_evidence.families.lattice.potts import ROUNDS, SIDE, WORDS, fill, seed
-from pm_evidence.schedules.fixed import linear
+from pm_evidence.schedules import linear
 from pm_evidence.testing.lattices import POTTS_32_LOG_EVIDENCE, kaufman
 
 SEED = 20171204
