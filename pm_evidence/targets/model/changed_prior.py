@@ -260,7 +260,7 @@ def _with_variables(
     for name in ("rvs_to_values", "rvs_to_transforms", "rvs_to_initial_values"):
         kept = {replaced.get(rv, rv): v for rv, v in getattr(model, name).items()}
         setattr(other, name, kept)
-    if not _is_same_family(old, new):
+    if type(old.owner.op) is not type(new.owner.op):
         other.rvs_to_initial_values[new] = None
         if _is_usual(model, old):
             transform = default_transform(new.owner.op, new)
@@ -271,10 +271,6 @@ def _with_variables(
     values = {rv: other.rvs_to_values[rv] for rv in other.basic_RVs}
     other.values_to_rvs = {value: rv for rv, value in values.items()}
     return other
-
-
-def _is_same_family(old: Any, new: Any) -> bool:
-    return type(old.owner.op) is type(new.owner.op)
 
 
 def _is_usual(model: pm.Model, rv: Any) -> bool:
