@@ -15,7 +15,8 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.testing.closed_forms import log_bernoulli_beta, log_poisson_gamma
+from pm_evidence.testing.closed_forms import log_poisson_gamma
+from tests.systems.closed_forms import log_bernoulli_beta
 
 pytestmark = [
     pytest.mark.slow,

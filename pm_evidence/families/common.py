@@ -2,43 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_flag, described, whole_array
 
 MOST_SWEEPS = 1_000_000  # larger numbers are mistakes
-
-
-class Rows:
-    """The base of populations whose arrays have one row for each member."""
-
-    # Fields that hold these arrays, tuples of them, or None where they have not been computed
-    rows: ClassVar[tuple[str, ...]]
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        return self._with(lambda arrays: arrays[0][index], [self])
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        return self._with(np.concatenate, [self, *others])
-
-    def _with(self, combine: Callable[[Any], Any], parts: Sequence[Self]) -> Self:
-        made = {name: _each(combine, [getattr(part, name) for part in parts]) for name in self.rows}
-        return replace(self, **made)  # type: ignore[type-var]
-
-
-def _each(combine: Callable[[Any], Any], values: Sequence[Any]) -> Any:
-    """Combine arrays, or those of tuples one by one; None if one of them is missing."""
-    if any(value is None for value in values):
-        return None
-    if not isinstance(values[0], tuple):
-        return combine(values)
-    parts = [_each(combine, each) for each in zip(*values, strict=True)]
-    return type(values[0])(*parts) if hasattr(values[0], "_fields") else tuple(parts)
 
 
 @dataclass(frozen=True)

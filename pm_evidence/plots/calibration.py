@@ -1,7 +1,7 @@
 """Reliability of posterior model probabilities."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,10 +12,6 @@ from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.estimators.calibration import reliability
 from pm_evidence.plots import layout
 from pm_evidence.results.sensitivity import Calibration
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -31,7 +27,7 @@ def plot_calibration(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot how often a model was the right one against the probability that it was given.
 
     Data sets are sorted by the posterior probability of a model, and divided into bins of equal

@@ -1,7 +1,7 @@
 """Log evidences, or posterior probabilities, of several models, best on top."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,10 +13,6 @@ from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.plots import layout
 from pm_evidence.results.compare import compare
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +45,7 @@ def plot_compare(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot the log evidence, or the probability, of each model with its 95 % interval.
 
     The best model is on top. The log evidence and its difference to the best model are written
@@ -104,20 +100,13 @@ def plot_compare(
     table = table.sort_values("log_evidence", ascending=False, kind="stable", na_position="last")
     data = _drawn(table, quantity)
     height = np.arange(len(table), 0, -1, dtype=np.float64)
-    pc_kwargs.setdefault("y", height)
-    rows = (len(table) + 5) // 3
-    figure.open(data[["log_evidence"]], figure_kwargs, pc_kwargs, rows=rows, aes={"y": ["model"]})
-    kinds = layout.kinds_of(table["status"])
-    figure.intervals(data, kinds, layout.LOOKS)
+    labels = [_label(str(name), row) for name, row in table.iterrows()]
+    best = data[["log_evidence"]].isel(model=0, drop=True)
+    figure.forest(data, table["status"], height, labels, best, figure_kwargs, pc_kwargs)
     _draw_numbers(figure, table, data, quantity)
-    figure.reference(data[["log_evidence"]].isel(model=0, drop=True))  # the best model
     title, xlabel = _TITLES[quantity]
     title = f"{title} with 95 % interval\n(in parentheses: error of the last digits)"
     figure.labels("log_evidence", title=title, xlabel=xlabel)
-    labels = [_label(str(name), row) for name, row in table.iterrows()]
-    figure.rows("log_evidence", labels, height, (0.5, len(table) + 0.7))
-    if (kinds == layout.DOUBTFUL).any():
-        figure.legend(layout.of_statuses())
     return figure.collection
 
 

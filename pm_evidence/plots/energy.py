@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,10 +14,6 @@ from pm_evidence.estimators.bar import overlap
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import group_of, variable_of
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +42,7 @@ def plot_energy(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot the mean energy against the inverse temperature, in each direction.
 
     The paths lag behind the temperature, because the kernel does not reach equilibrium at each

@@ -1,7 +1,7 @@
 """All estimates of the log evidence that one run gives."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,6 @@ from pm_evidence.core.records import Status
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -75,7 +71,7 @@ def plot_estimates(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot every estimate of the log evidence with its 95 % interval.
 
     The recommended estimate is at the top, and its interval is drawn as a band over the whole

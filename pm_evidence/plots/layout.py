@@ -171,6 +171,28 @@ class Figure:
                 ):
                     self.draw(visual, function, each, name=visual + look["name"], **look[visual])
 
+    def forest(
+        self,
+        data: xr.Dataset,
+        status: Any,
+        height: NDArray[Any],
+        labels: Sequence[str],
+        reference: xr.Dataset,
+        figure_kwargs: Mapping[str, Any] | None,
+        pc_kwargs: dict[str, Any],
+    ) -> None:
+        """Make the figure, with points and intervals of labelled rows; open ones are explained."""
+        panel = str(next(iter(data.data_vars)))
+        pc_kwargs.setdefault("y", height)
+        rows = (len(height) + 5) // 3
+        self.open(data[[panel]], figure_kwargs, pc_kwargs, rows=rows, aes={"y": ["model"]})
+        kinds = np.where(np.asarray(status) == Status.OK, SOUND, DOUBTFUL)
+        self.reference(reference)
+        self.intervals(data, kinds, LOOKS)
+        self.rows(panel, labels, height, (0.5, float(height.max()) + 0.7))
+        if (kinds == DOUBTFUL).any():
+            self.legend([(kind, looks["error_bar"]) for kind, looks in LOOKS.items()])
+
     def reference(self, data: xr.Dataset) -> None:
         """Draw a dashed line at what rows are compared with."""
         dashed = plot_backend(self.backend).get_default_aes("linestyle", 2, {})[1]
@@ -312,13 +334,3 @@ def intervals_of(
         {panel: ("model", value), "interval": (("model", "ci_bound"), interval)},
         coords={"model": np.array(names, dtype=np.str_), "ci_bound": ["lower", "upper"]},
     )
-
-
-def kinds_of(status: Any) -> NDArray[Any]:
-    """Return which looks the rows have."""
-    return np.where(np.asarray(status) == Status.OK, SOUND, DOUBTFUL)
-
-
-def of_statuses() -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the entries of a legend that explains open points."""
-    return [(kind, looks["error_bar"]) for kind, looks in LOOKS.items()]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from math import ceil, isqrt, prod, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -11,10 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_count, described, plain_array
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.plots import layout
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +35,7 @@ def plot_samples(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Draw states of visible units, such as digits, as a grid of images.
 
     Parameters

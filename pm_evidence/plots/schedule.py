@@ -1,7 +1,7 @@
 """The schedule of a run, with diagnostics of each stage."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -11,10 +11,6 @@ from pm_evidence.core.records import Role
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import group_of
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 _VISUALS = ("line", "point", "good", "bad", "title", "xlabel", "ylabel", "legend")
 # Title and label of each panel.
@@ -42,7 +38,7 @@ def plot_schedule(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot inverse temperature, sample sizes, acceptance and energy against the stage.
 
     With a good schedule the effective sample size is about the same at all stages. A dip shows

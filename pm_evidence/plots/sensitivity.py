@@ -1,7 +1,7 @@
 """Log Bayes factors of other priors against the model as it is written."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,10 +12,6 @@ from pm_evidence.core.checks import check_kind
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import Status
 from pm_evidence.plots import layout
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +37,7 @@ def plot_sensitivity(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot the log Bayes factor of each prior against the prior as it is written.
 
     Points to the right of the line are priors under which the evidence is larger. Numbers above the
@@ -98,12 +94,12 @@ def plot_sensitivity(
     names = [f"{variable}, {prior}" for variable, prior in table.index]
     half = layout.half_widths(table["log_bf_mcse"], table["log_bf_dof"])
     data = layout.intervals_of("log_bf", names, table["log_bf"].to_numpy(float), half)
-    pc_kwargs.setdefault("y", height)
-    rows = (len(table) + 5) // 3
-    figure.open(data[["log_bf"]], figure_kwargs, pc_kwargs, rows=rows, aes={"y": ["model"]})
-    figure.reference(xr.Dataset({"log_bf": 0.0}))  # the model as it is written
-    kinds = layout.kinds_of(table["status"])
-    figure.intervals(data, kinds, layout.LOOKS)
+    labels = [
+        f"{variable}: {prior}" + ("" if status == Status.OK else f" ({status})")
+        for (variable, prior), status in table["status"].items()
+    ]
+    written = xr.Dataset({"log_bf": 0.0})  # the model as it is written
+    figure.forest(data, table["status"], height, labels, written, figure_kwargs, pc_kwargs)
     for row, (value, error) in enumerate(zip(table["log_bf"], table["log_bf_mcse"], strict=True)):
         if np.isfinite(value) and (value != 0.0 or error != 0.0):
             figure.draw(
@@ -118,15 +114,8 @@ def plot_sensitivity(
             )
     title = "Other priors against the model as written\n(95 % intervals)"
     figure.labels("log_bf", title=title, xlabel="log Bayes factor (nats)")
-    labels = [
-        f"{variable}: {prior}" + ("" if status == Status.OK else f" ({status})")
-        for (variable, prior), status in table["status"].items()
-    ]
-    figure.rows("log_bf", labels, height, (0.5, float(height.max()) + 0.7))
     low, high = float(data["interval"].min()), float(data["interval"].max())
     if low < high:
         room = 0.15 * (high - low)  # for the numbers above the outermost points
         figure.limits("log_bf", x=(low - room, high + room))
-    if (kinds == layout.DOUBTFUL).any():
-        figure.legend(layout.of_statuses())
     return figure.collection

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,10 +14,6 @@ from pm_evidence.core.records import RunRecord, TemperedChains
 from pm_evidence.plots import layout
 from pm_evidence.results.record import to_record
 from pm_evidence.schedules import rejection_rates
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -44,7 +40,7 @@ def plot_temperatures(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot how the chains of parallel or simulated tempering moved between temperatures.
 
     A good run visits all temperatures, rejects exchanges between all neighbours about equally

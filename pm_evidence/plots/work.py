@@ -1,7 +1,7 @@
 """Densities of the work of forward and of reverse paths, which cross at minus the log evidence."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -15,10 +15,6 @@ from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import log_evidence
 from pm_evidence.results.stored import group_of
-
-if TYPE_CHECKING:
-    from arviz_plots.plot_collection import PlotCollection
-
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +48,7 @@ def plot_work(
     visuals: layout.Visuals | None = None,
     figure_kwargs: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
-) -> "PlotCollection":
+) -> "layout.PlotCollection":
     """Plot the densities of forward and of reverse work, which cross at minus log Z.
 
     If the two densities overlap, log Z can be estimated well; if there is a gap between them, the

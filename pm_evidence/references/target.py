@@ -18,6 +18,7 @@ from pm_evidence.references.compiled import (
 )
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.targets.compile.densities import Density
+from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
@@ -108,6 +109,7 @@ class ReferencedTarget:
             assert self._packed is not None  # otherwise the argument was refused
             if isinstance(model, NumpyDensity):
                 return annealed_from_by_numpy(model, self._packed, log_mass, _PRIOR_SHARE)
+            assert isinstance(model, JaxDensity)
             return annealed_from_by_jax(model, self._packed, log_mass, _PRIOR_SHARE)
         factors = [self.model.discrete_prior] if self.discrete.size else []
         arrays = self._packed

@@ -1,10 +1,10 @@
 """Positions of variables in a flat vector, of one model or of two, and populations."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pytensor.tensor as pt
@@ -176,8 +176,37 @@ def _named(target: Any) -> str:
     return ", ".join(f"{v.name} {v.shape}" for v in target.layout.variables) or "(none)"
 
 
+class Rows:
+    """The base of populations whose arrays have one row for each member."""
+
+    # Fields that hold these arrays, tuples of them, or None where they have not been computed
+    rows: ClassVar[tuple[str, ...]]
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        return self._with(lambda arrays: arrays[0][index], [self])
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        return self._with(np.concatenate, [self, *others])
+
+    def _with(self, combine: Callable[[Any], Any], parts: Sequence[Self]) -> Self:
+        made = {name: _each(combine, [getattr(part, name) for part in parts]) for name in self.rows}
+        return replace(self, **made)  # type: ignore[type-var]
+
+
+def _each(combine: Callable[[Any], Any], values: Sequence[Any]) -> Any:
+    """Combine arrays, or those of tuples one by one; None if one of them is missing."""
+    if any(value is None for value in values):
+        return None
+    if not isinstance(values[0], tuple):
+        return combine(values)
+    parts = [_each(combine, each) for each in zip(*values, strict=True)]
+    return type(values[0])(*parts) if hasattr(values[0], "_fields") else tuple(parts)
+
+
 @dataclass(frozen=True, slots=True)
-class Particles:
+class Particles(Rows):
     """Points with their log densities.
 
     Parameters
@@ -193,24 +222,10 @@ class Particles:
     x: Floats
     log_density: Floats
     gradient: Floats | None = None
+    rows = ("x", "log_density", "gradient")
 
     def __len__(self) -> int:
         return len(self.x)
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        gradient = None if self.gradient is None else self.gradient[index]
-        return type(self)(self.x[index], self.log_density[index], gradient)
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        gradients = [p.gradient for p in parts if p.gradient is not None]
-        return type(self)(
-            np.concatenate([p.x for p in parts]),
-            np.concatenate([p.log_density for p in parts]),
-            np.concatenate(gradients) if len(gradients) == len(parts) else None,
-        )
 
     def to_draws(self) -> Floats:
         """Return the points, shape ``(n, n_dim)``."""
@@ -218,7 +233,7 @@ class Particles:
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class Points(Rows):
     """Points alone.
 
     Parameters
@@ -228,17 +243,10 @@ class Points:
     """
 
     x: Floats
+    rows = ("x",)
 
     def __len__(self) -> int:
         return len(self.x)
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        return type(self)(self.x[index])
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        return type(self)(np.concatenate([self.x, *(other.x for other in others)]))
 
     def to_draws(self) -> Floats:
         """Return the points, shape ``(n, n_dim)``."""

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pm_evidence.core.checks import described, float_array, plain_array, real_number
+from pm_evidence.core.checks import described, float_array, real_number
+from pm_evidence.families.rbm.target import checked_parameters, checked_states
 
 Floats = NDArray[np.float64]
 
@@ -194,14 +195,8 @@ def log_marginal(v: Any, W: Any, a: Any, b: Any) -> Floats:
     >>> bool(np.isclose(log_marginal([[0, 1, 1]], *rbm) - exact_log_z(*rbm), -3 * np.log(2))[0])
     True
     """
-    W, a, b = _checked(W, a, b)
-    states = plain_array("v", v)
-    if states.ndim != 2 or states.shape[1] != len(a):
-        raise ValueError(
-            f"v must have shape (n, {len(a)}), got {states.shape}; pass one row for each state."
-        )
-    if not ((states == 0) | (states == 1)).all():
-        raise ValueError(f"v must hold 0 and 1 only, got {described(v)}; binarise it.")
+    W, a, b = checked_parameters(W, a, b, ("a", "b"))
+    states = checked_states("v", v, len(a))
     parts = np.array_split(states, max(1, len(states) // 1024))
     found: Floats = np.concatenate(
         [x @ a + _sum_softplus(x @ W + b) for x in (part.astype(np.float64) for part in parts)]
@@ -293,9 +288,13 @@ def _sum_softplus(field: Floats) -> Floats:
 
 def _layers(W: Any, a: Any, b: Any, beta: float, base: Any) -> _Layers:
     """Return the checked machine at ``beta``, seen from its smaller layer."""
-    W, a, b = _checked(W, a, b)
+    W, a, b = checked_parameters(W, a, b, ("a", "b"))
     start = np.zeros_like(a) if base is None else float_array("base", base)
-    _check_vector("base", start, len(a))
+    if start.shape != a.shape or not np.isfinite(start).all():
+        raise ValueError(
+            f"base must have one finite number for each of the {len(a)} visible units, got "
+            f"{described(base)}; leave it out for zeros."
+        )
     number = real_number(beta)
     if number is None or not np.isfinite(number):
         raise ValueError(f"beta must be a finite number, got {described(beta)}; try 1.")
@@ -314,33 +313,6 @@ def _layers(W: Any, a: Any, b: Any, beta: float, base: Any) -> _Layers:
 
 def _hidden_is_larger(shape: tuple[int, ...]) -> bool:
     return shape[1] > shape[0]
-
-
-def _checked(W: Any, a: Any, b: Any) -> tuple[Floats, Floats, Floats]:
-    """Return weights and biases as float64."""
-    W = float_array("W", W)
-    if W.ndim != 2 or W.size == 0:
-        raise ValueError(
-            f"W must have shape (n_visible, n_hidden), got {W.shape}; pass a matrix with one row "
-            "for each visible unit."
-        )
-    if not np.isfinite(W).all():
-        raise ValueError("W must be finite, got infinite or NaN entries; correct them.")
-    a, b = float_array("a", a), float_array("b", b)
-    _check_vector("a", a, W.shape[0])
-    _check_vector("b", b, W.shape[1])
-    return W, a, b
-
-
-def _check_vector(name: str, values: Floats, n: int) -> None:
-    """Raise ValueError unless ``values`` are ``n`` finite numbers."""
-    if values.shape != (n,):
-        raise ValueError(
-            f"{name} must have shape ({n},) to match W, got {values.shape}; W has one row for each "
-            "visible and one column for each hidden unit."
-        )
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} must be finite, got infinite or NaN entries; correct them.")
 
 
 def _bits(numbers: NDArray[np.int64], n: int) -> Floats:

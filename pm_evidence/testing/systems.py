@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -17,10 +19,6 @@ from pm_evidence.testing.closed_forms import (
     log_poisson_gamma,
 )
 from pm_evidence.testing.quadrature import log_integral
-
-if TYPE_CHECKING:
-    import pymc as pm
-
 
 Floats = NDArray[np.float64]
 ScalePrior = Literal["half_cauchy", "half_normal"]
@@ -35,7 +33,7 @@ class ExactSystem:
     name : str
         Unique name, also the key in :func:`exact_systems`.
     build : callable
-        Returns a fresh ``pm.Model``. PyMC is imported when it is called.
+        Returns a fresh ``pm.Model``.
     log_evidence : float
         The exact log evidence in nats, of the *normalised* prior: where a
         transform cuts an ordinary prior, the prior renormalised on what is
@@ -51,7 +49,7 @@ class ExactSystem:
     """
 
     name: str
-    build: "Callable[[], pm.Model]"
+    build: Callable[[], pm.Model]
     log_evidence: float
     smooth: bool = True
     log_prior_mass: float = 0.0
@@ -98,7 +96,7 @@ def exact_systems() -> dict[str, ExactSystem]:
     Returns
     -------
     dict of str to ExactSystem
-        By name, in a fixed order. No model is built and PyMC is not imported.
+        By name, in a fixed order. No model is built.
 
     Examples
     --------
@@ -115,10 +113,8 @@ _NORMAL_Y = np.array([1.2, 0.4, 2.1, 1.7, 0.9])
 _NORMAL_PRIOR_SD = np.float64(2.0)
 
 
-def build_normal_mean() -> "pm.Model":
+def build_normal_mean() -> pm.Model:
     """Mean of a normal sample with known variance."""
-    import pymc as pm
-
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, _NORMAL_PRIOR_SD)
         pm.Normal("y", mu, 1, observed=_NORMAL_Y)
@@ -128,10 +124,8 @@ def build_normal_mean() -> "pm.Model":
 _COUNTS = np.array([3, 1, 4, 2, 6, 3])
 
 
-def build_gamma_poisson() -> "pm.Model":
+def build_gamma_poisson() -> pm.Model:
     """Poisson counts with a gamma prior of their mean."""
-    import pymc as pm
-
     with pm.Model() as model:
         rate = pm.Gamma("rate", alpha=2.0, beta=np.float64(0.5))
         pm.Poisson("y", rate, observed=_COUNTS)
@@ -144,10 +138,8 @@ _MODES_MEANS, _MODES_SD = np.array([-3.0, 3.0]), np.float64(0.3)
 _MODES_LOG_WEIGHTS = np.log([0.2, 0.8])
 
 
-def build_bimodal_10() -> "pm.Model":
+def build_bimodal_10() -> pm.Model:
     """Two unequal modes in ten dimensions, 63 standard deviations apart, as a potential."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, _MODES_PRIOR_SD, shape=_MODES_DIMS)
         parts = [
@@ -168,11 +160,8 @@ _CATEGORY_MEANS = np.array([-1.0, 0.5, 3.0])
 _CATEGORY_Y = np.array([2.1, 1.6])
 
 
-def build_category() -> "pm.Model":
+def build_category() -> pm.Model:
     """One categorical variable and normal data about its mean."""
-    import pymc as pm
-    import pytensor.tensor as pt
-
     with pm.Model() as model:
         category = pm.Categorical("category", p=_CATEGORY_P)
         pm.Normal("y", pt.as_tensor(_CATEGORY_MEANS)[category], 1, observed=_CATEGORY_Y)
@@ -230,10 +219,8 @@ def _gaussian_y(n_dims: int, noise: float) -> Floats:
     return np.hypot(1.0, noise) * np.random.default_rng(n_dims).standard_normal(n_dims)
 
 
-def build_gaussian(n_dims: int, noise: float) -> "pm.Model":
+def build_gaussian(n_dims: int, noise: float) -> pm.Model:
     """Independent coordinates, each observed once."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1, shape=n_dims)
         pm.Normal("y", x, np.float64(noise), observed=_gaussian_y(n_dims, noise))
@@ -255,10 +242,8 @@ def _correlated_y() -> Floats:
     return curve + _CORRELATED_NOISE * rng.standard_normal(_CORRELATED_DIMS)
 
 
-def build_correlated_gaussian() -> "pm.Model":
+def build_correlated_gaussian() -> pm.Model:
     """A correlated 50-dimensional normal prior, each coordinate observed once."""
-    import pymc as pm
-
     with pm.Model() as model:
         x = pm.MvNormal("x", np.zeros(_CORRELATED_DIMS), cov=_correlated_cov())
         pm.Normal("y", x, _CORRELATED_NOISE, observed=_correlated_y())
@@ -276,10 +261,8 @@ SCHOOLS_SD = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 SCHOOLS_MU_SD, _TAU_SCALE = np.float64(5.0), np.float64(5.0)
 
 
-def build_eight_schools(scale_prior: ScalePrior, centred: bool) -> "pm.Model":
+def build_eight_schools(scale_prior: ScalePrior, centred: bool) -> pm.Model:
     """Partial pooling of the eight schools, in either parametrisation."""
-    import pymc as pm
-
     with pm.Model(coords={"school": list("ABCDEFGH")}) as model:
         mu = pm.Normal("mu", 0, SCHOOLS_MU_SD)
         if scale_prior == "half_cauchy":

@@ -4,12 +4,9 @@ import numpy as np
 import pymc as pm
 from scipy.special import gammaln
 
-from pm_evidence.testing.closed_forms import (
-    log_bernoulli_beta,
-    log_mvnormal,
-    log_normal_inverse_gamma,
-)
+from pm_evidence.testing.closed_forms import log_mvnormal
 from pm_evidence.testing.systems import ExactSystem
+from tests.systems.closed_forms import log_bernoulli_beta, log_normal_inverse_gamma
 
 # Scales are np.float64, not literals: PyTensor takes the log of a literal such as 2.0 in single
 # precision.

@@ -10,10 +10,10 @@ from pm_evidence.testing.closed_forms import (
     log_mvnormal,
     log_normal,
     log_normal_group,
-    normal_posterior,
 )
 from pm_evidence.testing.quadrature import log_integral
 from pm_evidence.testing.systems import ExactSystem
+from tests.systems.closed_forms import normal_posterior
 
 Floats = NDArray[np.float64]
 

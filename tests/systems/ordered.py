@@ -7,8 +7,9 @@ import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import gammaln, log_ndtr, logsumexp
 
-from pm_evidence.testing.closed_forms import log_normal_group, normal_posterior
+from pm_evidence.testing.closed_forms import log_normal_group
 from pm_evidence.testing.systems import ExactSystem
+from tests.systems.closed_forms import normal_posterior
 
 Floats = NDArray[np.float64]
 

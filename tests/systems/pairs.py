@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pm_evidence.testing.closed_forms import (
     LOG_2PI,
     log_normal,
-    log_normal_inverse_gamma,
     log_poisson_gamma,
 )
+from tests.systems.closed_forms import log_normal_inverse_gamma
 
 Floats = NDArray[np.float64]
 

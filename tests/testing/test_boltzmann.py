@@ -133,20 +133,19 @@ def test_log_marginal_is_the_sum_over_hidden_states():
     once = log_marginal(states(4), *rbm)
     np.testing.assert_allclose(log_marginal(many, *rbm), np.repeat(once, 300), rtol=1e-12)
     np.testing.assert_array_equal(log_marginal(states(4).astype(bool), *rbm), once)
-    assert log_marginal(np.empty((0, 4)), *rbm).shape == (0,)
 
 
 def test_wrong_arguments_are_named():
     """Without a limit on sizes the sum over a layer of 500 units would never end."""
     for change, message in (
-        ({"W": np.ones(3)}, r"W must have shape \(n_visible, n_hidden\), got \(3,\)"),
-        ({"W": np.ones((0, 3))}, r"W must have shape \(n_visible, n_hidden\), got \(0, 3\)"),
-        ({"W": np.full((4, 3), np.nan)}, "W must be finite"),
+        ({"W": np.ones(3)}, r"W must have the shape \(n_visible, n_hidden\) .* got \(3,\)"),
+        ({"W": np.ones((0, 3))}, r"W must have the shape .* at least one unit .* got \(0, 3\)"),
+        ({"W": np.full((4, 3), np.nan)}, "W must hold finite numbers"),
         ({"W": np.full((4, 3), "x")}, "W must hold real numbers"),
-        ({"a": np.ones(3)}, r"a must have shape \(4,\) to match W, got \(3,\)"),
-        ({"b": np.ones(4)}, r"b must have shape \(3,\) to match W, got \(4,\)"),
-        ({"b": [0.0, np.inf, 0.0]}, "b must be finite"),
-        ({"base": np.ones(3)}, r"base must have shape \(4,\) to match W"),
+        ({"a": np.ones(3)}, r"a must have one number for each .* shape \(4,\), got \(3,\)"),
+        ({"b": np.ones(4)}, r"b must have one number for each .* shape \(3,\), got \(4,\)"),
+        ({"b": [0.0, np.inf, 0.0]}, "b must hold finite numbers"),
+        ({"base": np.ones(3)}, r"base must have one finite number for each of the 4 visible units"),
         ({"beta": np.nan}, "beta must be a finite number, got nan"),
         ({"beta": "1"}, "beta must be a finite number, got '1'"),
     ):
@@ -156,8 +155,8 @@ def test_wrong_arguments_are_named():
                 function(**arguments)
     with pytest.raises(ValueError, match=r"at most 26 visible or hidden units.*\(30, 27\)"):
         exact_log_z(np.zeros((30, 27)), np.zeros(30), np.zeros(27))
-    with pytest.raises(ValueError, match=r"v must have shape \(n, 4\), got \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"v must have the shape \(n, 4\).* got \(2, 3\)"):
         log_marginal(np.zeros((2, 3)), *random_rbm(4, 3))
     for value in (0.5, 255, np.nan, "1"):  # grey values would give what means nothing
-        with pytest.raises(ValueError, match="v must hold 0 and 1 only, got an array of shape"):
+        with pytest.raises(ValueError, match="v must hold 0 and 1"):
             log_marginal(np.full((2, 4), value), *random_rbm(4, 3))

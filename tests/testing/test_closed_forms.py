@@ -6,12 +6,14 @@ from scipy import stats
 from scipy.integrate import quad
 
 from pm_evidence.testing.closed_forms import (
-    log_bernoulli_beta,
     log_mvnormal,
     log_normal,
     log_normal_group,
-    log_normal_inverse_gamma,
     log_poisson_gamma,
+)
+from tests.systems.closed_forms import (
+    log_bernoulli_beta,
+    log_normal_inverse_gamma,
     normal_posterior,
 )
 

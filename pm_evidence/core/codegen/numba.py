@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import wraps
 from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -121,6 +122,48 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
+class Given(NamedTuple):
+    """A tuple that is an argument of a function which emits code: its type and its value."""
+
+    kind: Any
+    value: Any
+
+
+def emitted(result: Callable[[], Any]) -> Callable[[Any], Any]:
+    """Let a function emit the code of its calls; ``result`` returns the type of what they give.
+
+    It is given a builder and the arguments: arrays with their ``data``, ``shape`` and ``strides``,
+    tuples as ``Given``, and others as values. It returns a value, or None.
+    """
+
+    def decorate(function: Any) -> Any:
+        @wraps(function)
+        def typed(typingctx: Any, *kinds: Any) -> Any:
+            def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+                pairs = zip(sig.args, args, strict=True)
+                found = function(builder, *(_argument(context, builder, *each) for each in pairs))
+                return context.get_dummy_value() if found is None else found
+
+            return result()(*kinds), codegen
+
+        return intrinsic(typed)
+
+    return decorate
+
+
+def _argument(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.BaseTuple):
+        return Given(kind, value)
+    if isinstance(kind, types.Array):
+        return context.make_array(kind)(context, builder, value)
+    return value
+
+
+def nothing() -> Any:
+    """Return the type of what a function gives that returns nothing."""
+    return types.void
+
+
 def density_signature() -> Any:
     """Return the signature of a density."""
     doubles = types.CPointer(types.double)
@@ -132,49 +175,25 @@ def frame_signature() -> Any:
     return types.int64(types.CPointer(types.int64))
 
 
-@intrinsic
-def call_density(typingctx: Any, address: Any, x: Any, out: Any, gradient: Any, data: Any) -> Any:
+@emitted(lambda: types.int64)
+def call_density(builder: Any, address: Any, x: Any, out: Any, gradient: Any, data: Any) -> Any:
     """Return ``(*address)(x, out, gradient, data)`` for contiguous arrays."""
-    signature = types.int64(address, x, out, gradient, data)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointers = []
-        for type_, value in zip(sig.args[1:], args[1:], strict=True):
-            element = context.get_value_type(type_.dtype).as_pointer()
-            pointers.append(
-                builder.bitcast(context.make_array(type_)(context, builder, value).data, element)
-            )
-        function_type = ir.FunctionType(ir.IntType(64), [p.type for p in pointers])
-        function = builder.inttoptr(args[0], function_type.as_pointer())
-        return builder.call(function, pointers)
-
-    return signature, codegen
+    pointers = [array.data for array in (x, out, gradient, data)]
+    kind = ir.FunctionType(ir.IntType(64), [pointer.type for pointer in pointers])
+    return builder.call(builder.inttoptr(address, kind.as_pointer()), pointers)
 
 
-@intrinsic
-def call_frame(typingctx: Any, address: Any, frame: Any) -> Any:
+@emitted(lambda: types.int64)
+def call_frame(builder: Any, address: Any, frame: Any) -> Any:
     """Return ``(*address)(frame)``: 0, or 1 if the function failed."""
-    signature = types.int64(address, frame)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        words = ir.IntType(64).as_pointer()
-        array = context.make_array(sig.args[1])(context, builder, args[1])
-        function_type = ir.FunctionType(ir.IntType(64), [words])
-        function = builder.inttoptr(args[0], function_type.as_pointer())
-        return builder.call(function, [builder.bitcast(array.data, words)])
-
-    return signature, codegen
+    kind = ir.FunctionType(ir.IntType(64), [frame.data.type])
+    return builder.call(builder.inttoptr(address, kind.as_pointer()), [frame.data])
 
 
-@intrinsic
-def view_address(typingctx: Any, address: Any) -> Any:
+@emitted(lambda: types.voidptr)
+def view_address(builder: Any, address: Any) -> Any:
     """Return the integer ``address`` as an untyped pointer, for ``numba.carray``."""
-    signature = types.voidptr(address)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-
-    return signature, codegen
+    return builder.inttoptr(address, ir.IntType(8).as_pointer())
 
 
 @intrinsic

@@ -223,6 +223,16 @@ def next_lanes(generator: list[Vector]) -> tuple[Vector, list[Vector]]:
     return result, [a, b, c ^ shifted, d.rotate(45)]
 
 
+def next_words(generator: list[Vector]) -> tuple[Vector, list[Vector]]:
+    """Return the next words of xoshiro128++ generators of 32 bits, and their states."""
+    a, b, c, d = generator
+    result = (a + d).rotate(7) + a
+    shifted = b << 9
+    c, d = c ^ a, d ^ b
+    b, a = b ^ c, a ^ d
+    return result, [a, b, c ^ shifted, d.rotate(11)]
+
+
 SINGLES = 16  # numbers in a vector
 _LINE = 64  # bytes of a cache line
 _KIND = ir.VectorType(ir.FloatType(), SINGLES)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pm_evidence.families.common import Rows
 from pm_evidence.families.gp_classification.propagation import Gaussian, nearest
+from pm_evidence.targets.layout import Rows
 
 Floats = NDArray[np.float64]
 

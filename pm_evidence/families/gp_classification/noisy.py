@@ -13,9 +13,10 @@ from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.codegen.vectors import aligned, fast_log
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.numerics import dot, fused
-from pm_evidence.families.common import MOST_SWEEPS, OrderedKernel, Rows
+from pm_evidence.families.common import MOST_SWEEPS, OrderedKernel
 from pm_evidence.families.gp_classification.arithmetic import BLOCK, add, excess, multiply, width_of
 from pm_evidence.paths.growing import GrowingPath
+from pm_evidence.targets.layout import Rows
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """Ising lattices, one bit per spin: populations, draws of 512 chains together, and their moves."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import exp
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.codegen import vectors
-from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.numba import cgutils, emitted, nb, njit, nothing, types
 from pm_evidence.core.codegen.vectors import (
     INDEX,
     WIDTH,
@@ -21,11 +21,9 @@ from pm_evidence.core.codegen.vectors import (
     fast_log,
     next_lanes,
 )
-from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.random import fill_uniform, next_word
-from pm_evidence.families.lattice.lattice import Lattice, VisitKernel
+from pm_evidence.families.lattice.lattice import BondCounts, Counts, Lattice, States, VisitKernel
 
-Counts = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Planes = NDArray[np.uint64]
 
@@ -44,41 +42,34 @@ _NEGLIGIBLE = 40.0  # a term that is so many nats smaller than another changes n
 
 
 @dataclass(frozen=True, slots=True)
-class SpinCounts:
+class SpinCounts(BondCounts):
     """The counts that the energies of Ising lattices need."""
-
-    unlike: Counts  # shape (..., n): number of bonds between unlike spins, for every chain
-    up: Counts | None  # shape (..., n): number of spins that are 1; None if they were not counted
-
-    def n_up(self) -> Counts:
-        """Return the number of spins that are 1, shape ``(..., n)``."""
-        assert self.up is not None  # they are counted if the path needs them
-        return self.up
 
     def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(..., n)``."""
-        energy: Floats = self.unlike.astype(float)
+        energy: Floats = self.bonds.astype(float)
         energy *= 2.0 * target.coupling
         energy -= target.coupling * target.n_bonds
         if target.field:
-            energy -= target.field * (2 * self.n_up() - target.n_dim)
+            energy -= target.field * (2 * self.counted(target) - target.n_dim)
         return energy
 
     def favour(
         self, target: Lattice, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
     ) -> None:
         """Add what fields in favour of either spin contribute; see ``path.DetouredPath``."""
-        _add_fields(target.n_dim, self.n_up().reshape(energy.shape), fields, slope, energy, ratio)
+        up = self.counted(target).reshape(energy.shape)
+        _add_fields(target.n_dim, up, fields, slope, energy, ratio)
 
 
 @dataclass(frozen=True, slots=True)
-class Spins(SpinCounts):
+class Spins(SpinCounts, States):
     """A population of Ising lattices, with the counts that their energies need."""
 
     # shape (n_groups, n_sites + 1, 8): bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group
     # of 512; a set bit is spin 1. The last row is scratch space of the kernels, and 0 otherwise.
     # The last group may hold chains beyond the last member, which are never read.
-    planes: Planes
+    cells: Planes
     sizes: tuple[int, ...]  # number of sites along each axis
 
     @classmethod
@@ -107,49 +98,36 @@ class Spins(SpinCounts):
             count_unlike(planes[group], forward, (0,) * forward.shape[1], unlike[part])
         return cls(unlike, None, planes, target.sizes)
 
-    def __len__(self) -> int:
-        return len(self.unlike)
+    @staticmethod
+    def tally_shape(target: Lattice) -> tuple[int, ...]:
+        """Return the shape of the tally of one chain."""
+        return ()
 
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        index = np.arange(len(self))[index]
-        planes = _empty(len(index), self.planes.shape[1] - 1)
-        _gather(self.planes, index, planes, 0)
-        up = None if self.up is None else self.up[index]
-        return type(self)(self.unlike[index], up, planes, self.sizes)
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        planes = _empty(sum(map(len, parts)), self.planes.shape[1] - 1)
-        first = 0
-        for part in parts:
-            _gather(part.planes, np.arange(len(part)), planes, first)
-            first += len(part)
-        unlike = np.concatenate([part.unlike for part in parts])
-        ups = [part.up for part in parts if part.up is not None]
-        up = np.concatenate(ups) if len(ups) == len(parts) else None
-        return type(self)(unlike, up, planes, self.sizes)
-
-    def copy(self) -> Self:
-        """Return a population that can be moved in place."""
-        return replace(self, planes=self.planes.copy())
+    @staticmethod
+    def gathered_cells(parts: Sequence[tuple["Spins", NDArray[np.int64]]]) -> Planes:
+        """Return the planes of some members of each part, one after the other."""
+        n, n_sites = sum(len(index) for _, index in parts), parts[0][0].cells.shape[1] - 1
+        planes, first = _empty(n, n_sites), 0
+        for part, index in parts:
+            _gather(part.cells, index, planes, first)
+            first += len(index)
+        return planes
 
     def to_draws(self) -> NDArray[np.int8]:
         """Return spins of -1 and 1, shape ``(n, *sizes)``."""
-        return unpack(self.planes, len(self)).reshape(len(self), *self.sizes)
+        return unpack(self.cells, len(self)).reshape(len(self), *self.sizes)
 
     def to_colours(self) -> NDArray[np.uint8]:
         """Return 0 for spins -1 and 1 for spins 1, shape ``(n, n_sites)``."""
-        return (unpack(self.planes, len(self)) > 0).astype(np.uint8)
+        return (unpack(self.cells, len(self)) > 0).astype(np.uint8)
 
-    def n_up(self) -> Counts:
+    def counted(self, target: Lattice) -> Counts:
         """Return the number of spins that are 1, shape ``(n,)``."""
-        if self.up is not None:
-            return self.up
+        if self.tally is not None:
+            return self.tally
         up = np.empty(len(self), np.int32)
         for group, first in enumerate(range(0, len(self), GROUP)):
-            count_up(self.planes[group], up[first : first + GROUP])
+            count_up(self.cells[group], up[first : first + GROUP])
         return up
 
 
@@ -226,29 +204,18 @@ def _gather(planes, index, out, first):
             out[to_group, i, to_word] |= spin << to_bit
 
 
-@intrinsic
-def _add_unlike(
-    typingctx: Any, planes: Any, first: Any, forward: Any, low: Any, axes: Any, run: Any
-) -> Any:
+@emitted(nothing)
+def _add_unlike(builder, planes, first, forward, low, axes, run):
     """Add the unlike bonds of a run of sites with their forward neighbours to the low planes."""
-    signature = types.void(planes, first, forward, low, axes, run)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        spins, others, counts = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3)
-        )
-        n_axes, unlike = len(sig.args[4]), []
-        for k in range(len(sig.args[5])):
-            site = builder.add(args[1], WORD(k))
-            own = vectors.load(builder, spins, site)
-            start = builder.mul(site, WORD(n_axes))
-            for axis in range(n_axes):
-                other = builder.load(builder.gep(others, [builder.add(start, WORD(axis))]))
-                unlike.append(own ^ vectors.load(builder, spins, other))
-        _add_bits(builder, counts, unlike)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    n_axes, unlike = len(axes.kind), []
+    for k in range(len(run.kind)):
+        site = builder.add(first, WORD(k))
+        own = vectors.load(builder, planes.data, site)
+        start = builder.mul(site, WORD(n_axes))
+        for axis in range(n_axes):
+            other = builder.load(builder.gep(forward.data, [builder.add(start, WORD(axis))]))
+            unlike.append(own ^ vectors.load(builder, planes.data, other))
+    _add_bits(builder, low.data, unlike)
 
 
 def _add_bits(builder: Any, counts: Any, bits: list[Vector]) -> None:
@@ -266,68 +233,48 @@ def _add_bits(builder: Any, counts: Any, bits: list[Vector]) -> None:
         bits = carries
 
 
-@intrinsic
-def _carry(typingctx: Any, low: Any, high: Any) -> Any:
+@emitted(nothing)
+def _carry(builder, low, high):
     """Add the low planes to the high ones, and clear them."""
-    signature = types.void(low, high)
+    zero = carry = vectors.constant(builder, 0)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        small, large = (
-            context.make_array(type_)(context, builder, value).data
-            for type_, value in zip(sig.args, args, strict=True)
-        )
-        zero = carry = vectors.constant(builder, 0)
+    def add(planes):
+        nonlocal carry
+        for p in planes:
+            total = vectors.load(builder, high.data, WORD(p))
+            vectors.store(total ^ carry, high.data, WORD(p))
+            carry = total & carry
 
-        def add(planes: range) -> None:
-            nonlocal carry
-            for p in planes:
-                total = vectors.load(builder, large, WORD(p))
-                vectors.store(total ^ carry, large, WORD(p))
-                carry = total & carry
-
-        for p in range(_LOW):
-            total = vectors.load(builder, large, WORD(p))
-            total, carry = vectors.full_adder(total, vectors.load(builder, small, WORD(p)), carry)
-            vectors.store(total, large, WORD(p))
-            vectors.store(zero, small, WORD(p))
-        add(range(_LOW, _OFTEN))
-        with builder.if_then(carry.any()):
-            add(range(_OFTEN, _HIGH))
-        return context.get_dummy_value()
-
-    return signature, codegen
+    for p in range(_LOW):
+        total, own = (vectors.load(builder, planes.data, WORD(p)) for planes in (high, low))
+        total, carry = vectors.full_adder(total, own, carry)
+        vectors.store(total, high.data, WORD(p))
+        vectors.store(zero, low.data, WORD(p))
+    add(range(_LOW, _OFTEN))
+    with builder.if_then(carry.any()):
+        add(range(_OFTEN, _HIGH))
 
 
-@intrinsic
-def _transpose(typingctx: Any, high: Any, first: Any, out: Any) -> Any:
+@emitted(nothing)
+def _transpose(builder, high, first, out):
     """Turn 16 planes, from ``first`` on, into 512 numbers of 16 bits."""
-    signature = types.void(high, first, out)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        planes, numbers = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2)
-        )
-        rows = [
-            vectors.load(builder, planes, builder.add(args[1], WORD(p))) for p in range(_NUMBER)
-        ]
-        # blocks of 16 chains in 16 planes are transposed: row r then has every 16th number, from r
-        step = _NUMBER // 2
-        while step:
-            pattern = sum(1 << bit for bit in range(64) if not bit & step)
-            mask = vectors.constant(builder, pattern)
-            for i in (i for i in range(_NUMBER) if not i & step):
-                j = i | step
-                change = ((rows[i] >> step) ^ rows[j]) & mask
-                rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
-            step //= 2
-        parts = [row.recut(_NUMBER) for row in rows]
-        while len(parts) > 1:
-            half = len(parts) // 2
-            parts = [parts[k].interleave(parts[k + half]) for k in range(half)]
-        parts[0].store(numbers, INDEX(0))
-        return context.get_dummy_value()
-
-    return signature, codegen
+    places = [builder.add(first, WORD(p)) for p in range(_NUMBER)]
+    rows = [vectors.load(builder, high.data, place) for place in places]
+    # blocks of 16 chains in 16 planes are transposed: row r then has every 16th number, from r
+    step = _NUMBER // 2
+    while step:
+        pattern = sum(1 << bit for bit in range(64) if not bit & step)
+        mask = vectors.constant(builder, pattern)
+        for i in (i for i in range(_NUMBER) if not i & step):
+            j = i | step
+            change = ((rows[i] >> step) ^ rows[j]) & mask
+            rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
+        step //= 2
+    parts = [row.recut(_NUMBER) for row in rows]
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [parts[k].interleave(parts[k + half]) for k in range(half)]
+    parts[0].store(out.data, INDEX(0))
 
 
 @njit
@@ -425,53 +372,27 @@ def fill_table(table, heat_bath, coupling, bias, degrees):
                 _write_digits(exp(min(change, 0.0)), column)
 
 
-@intrinsic
-def renew(
-    typingctx: Any,
-    planes: Any,
-    site: Any,
-    reference: Any,
-    favoured: Any,
-    neighbours: Any,
-    generator: Any,
-    table: Any,
-    degree: Any,
-    form: Any,
-) -> Any:
+@emitted(lambda: types.int64)
+def renew(builder, planes, site, reference, favoured, neighbours, generator, table, degree, form):
     """Set a site of 512 chains to its reference, or, by chance, to the opposite."""
-    signature = types.int64(
-        planes, site, reference, favoured, neighbours, generator, table, degree, form
-    )
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _renew_code(context, builder, sig, args, form)
-
-    return signature, codegen
-
-
-def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> Any:
-    """Emit the code of ``renew``."""
-    spins, others, words, digits = (
-        context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 4, 5, 6)
-    )
-    site, n_sides, two = args[1], len(form[0]), len(form[2])
-    reference = vectors.load(builder, spins, args[2])
+    n_sides, two, spins = len(form.kind[0]), len(form.kind[2]), planes.data
+    reference = vectors.load(builder, spins, reference)
     start = builder.mul(site, WORD(n_sides))
     unlike = []
     for k in range(n_sides):
-        other = builder.load(builder.gep(others, [builder.add(start, WORD(k))]))
+        other = builder.load(builder.gep(neighbours.data, [builder.add(start, WORD(k))]))
         unlike.append(reference ^ vectors.load(builder, spins, other))
     classes, turned = _classes(builder, unlike), vectors.constant(builder, 0)
     n_columns = len(classes) * (1 + two)
-    if form[3]:
+    if form.kind[3]:
         classes, turned = _folded(classes)
     if two:
-        own = reference ^ vectors.load(builder, spins, args[3])
+        own = reference ^ vectors.load(builder, spins, favoured)
         classes = [c & ~own for c in classes] + [c & own for c in classes]
     size = WORD((_DIGITS + 1) * n_columns)
-    digits = builder.gep(digits, [builder.mul(args[7], size)])
+    digits = builder.gep(table.data, [builder.mul(degree, size)])
 
-    def digit(row: Any) -> Vector:
+    def digit(row):
         """Return one digit of every chain's probability."""
         found = vectors.constant(builder, 0)
         first = builder.mul(row, WORD(n_columns))
@@ -480,11 +401,11 @@ def _renew_code(context: Any, builder: Any, sig: Any, args: Any, form: Any) -> A
             found = found | (of_class & vectors.spread(builder, word))
         return found
 
-    opposite, generator = _below(builder, digit, words)
+    opposite, state = _below(builder, digit, generator.data)
     opposite = opposite ^ turned
     vectors.store(reference ^ opposite, spins, site)
     for k in range(4):
-        vectors.store(generator[k], words, WORD(k))
+        vectors.store(state[k], generator.data, WORD(k))
     return opposite.popcount()
 
 
@@ -547,47 +468,31 @@ class _SpinKernel(VisitKernel):
     orders = ("checkerboard", "sequential", "random")
     values = ("spins",)
     n_together = GROUP
+    counts = SpinCounts
 
     heat_bath: ClassVar[bool]
 
-    def advance_many(
-        self, path: Any, state: Spins, beta: Floats, streams: NDArray[np.uint64]
-    ) -> StageBatch:
-        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+    def _visit(self, path: Any, state: Any, beta: Floats, streams: Any, counts: Any) -> Floats:
         target: Lattice = path.target
-        n_stages = len(beta)
-        # counts before the first stage and after each
-        unlike = np.empty((n_stages + 1, len(state)), np.int32)
-        up = np.empty((n_stages + 1, len(state) if path.needs_counts else 0), np.int32)
-        unlike[0] = state.unlike
-        if path.needs_counts:
-            up[0] = state.n_up()
         field = path.field(beta)
         bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
-        changed = np.empty(n_stages)
+        changed = np.empty(len(beta))
         biased = bias != 0.0
         edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # the code differs with a bias
-        for first, stop in pairwise([0, *edges, n_stages]):
+        for first, stop in pairwise([0, *edges, len(beta)]):
             stages, rows = slice(first, stop), slice(first, stop + 1)
             _pass(
-                state.planes,
+                state.cells,
                 (self.heat_bath, self.n_sweeps),
                 form_of(target, self.heat_bath, bool(biased[first])),
                 self.sites(target),
                 target.geometry,
                 (beta[stages] * target.coupling, bias[stages], field[stages]),
                 streams,
-                (unlike[rows], up[rows], changed[stages]),
+                (*(each[rows] for each in counts), changed[stages]),
             )
         n_moves = len(state) * target.n_dim * self.n_sweeps
-        acceptance = np.ones(n_stages) if self.heat_bath else changed / n_moves
-        before, after = (
-            SpinCounts(unlike[rows], up[rows] if path.needs_counts else None)
-            for rows in (slice(-1), slice(1, None))
-        )
-        last = up[-1] if path.needs_counts else None
-        moved = Spins(unlike[-1], last, state.planes, state.sizes)
-        return StageBatch(moved, before, after, acceptance, n_moves * n_stages)
+        return np.full(len(beta), float(n_moves)) if self.heat_bath else changed
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """The base of Ising and Potts lattices, and of the kernels that visit their sites in order."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log, prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.families.common import SweepKernel
 from pm_evidence.families.native import NativeTarget
 
+Counts = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 
@@ -215,6 +217,54 @@ def check_strength(name: str, value: Any, usual: float) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BondCounts:
+    """The counts that the energies of lattices need."""
+
+    # shape (..., n): number of bonds of every chain between unlike spins, or between like colours
+    bonds: Counts
+    # shape (..., n): number of spins that are 1; or, shape (..., q, n): of sites of each colour.
+    # None if they were not counted
+    tally: Counts | None
+
+    def counted(self, target: Lattice) -> Counts:
+        """Return the tally."""
+        assert self.tally is not None  # it is counted if the path needs it
+        return self.tally
+
+
+class States:
+    """The base of populations, with the counts that their energies need."""
+
+    bonds: Counts
+    tally: Counts | None
+    cells: NDArray[Any]  # the values of all sites
+    gathered_cells: Callable[[Any], NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(self.bonds)
+
+    def take(self, index: NDArray[np.int64]) -> Self:
+        """Return the members at ``index`` as a new population."""
+        return self._gathered([(self, np.arange(len(self))[index])])
+
+    def join(self, others: Sequence[Self]) -> Self:
+        """Return this population followed by ``others``."""
+        return self._gathered([(part, np.arange(len(part))) for part in (self, *others)])
+
+    def copy(self) -> Self:
+        """Return a population that can be moved in place."""
+        return replace(self, cells=self.cells.copy())  # type: ignore[type-var]
+
+    def _gathered(self, parts: Sequence[tuple[Any, NDArray[np.int64]]]) -> Self:
+        """Return some members of each part, one after the other."""
+        bonds = np.concatenate([part.bonds[index] for part, index in parts])
+        tallies = [part.tally[..., index] for part, index in parts if part.tally is not None]
+        tally = np.concatenate(tallies, axis=-1) if len(tallies) == len(parts) else None
+        cells = self.gathered_cells(parts)
+        return replace(self, bonds=bonds, tally=tally, cells=cells)  # type: ignore[type-var]
+
+
 _NAMES = {"spins": "pe.Ising", "colours": "pe.Potts"}
 
 
@@ -243,6 +293,7 @@ class VisitKernel(LatticeKernel):
     order: str = "checkerboard"
     backwards: bool = False
     orders: ClassVar[tuple[str, ...]] = ("checkerboard", "sequential")
+    counts: ClassVar[type[BondCounts]]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -261,11 +312,31 @@ class VisitKernel(LatticeKernel):
         batch = self.advance_many(path, state.copy(), np.array([beta]), streams)
         return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
 
-    @abstractmethod
     def advance_many(
         self, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
     ) -> StageBatch:
         """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+        target, n, n_stages = path.target, len(state), len(beta)
+        needed, shape = path.needs_counts, state.tally_shape(target)
+        # counts before the first stage and after each
+        bonds = np.empty((n_stages + 1, n), np.int32)
+        tally = np.empty((n_stages + 1, *shape, n if needed else 0), np.int32)
+        bonds[0] = state.bonds
+        if needed:
+            tally[0] = state.counted(target)
+        n_moves = n * target.n_dim * self.n_sweeps
+        acceptance = self._visit(path, state, beta, streams, (bonds, tally)) / n_moves
+        before, after, last = (
+            (bonds[rows], tally[rows] if needed else None)
+            for rows in (slice(-1), slice(1, None), -1)
+        )
+        moved = replace(state, bonds=last[0], tally=last[1])
+        visited = self.counts(*before), self.counts(*after)
+        return StageBatch(moved, *visited, acceptance, n_moves * n_stages)
+
+    @abstractmethod
+    def _visit(self, path: Any, state: Any, beta: Floats, streams: Any, counts: Any) -> Floats:
+        """Move in place, fill in counts, and return how many moves each stage accepted."""
 
     def sites(self, target: Any) -> NDArray[np.int64]:
         """Return the sites in the order of visits; none if they are drawn at random."""

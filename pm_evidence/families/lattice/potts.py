@@ -1,7 +1,7 @@
 """Potts lattices, one byte per site, 64 chains side by side: populations, draws and moves."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, expm1
 from typing import Any, Self
 
@@ -9,14 +9,12 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
-from pm_evidence.core.codegen.vectors import INDEX, Vector, fast_exp, fast_log
-from pm_evidence.core.contracts import StageBatch
+from pm_evidence.core.codegen.numba import emitted, nb, njit, nothing, types
+from pm_evidence.core.codegen.vectors import INDEX, Vector, fast_exp, fast_log, next_words
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.families.lattice.lattice import Lattice, VisitKernel
+from pm_evidence.families.lattice.lattice import BondCounts, Counts, Lattice, States, VisitKernel
 
 Bytes = NDArray[np.uint8]
-Counts = NDArray[np.int32]
 Floats = NDArray[np.float64]
 
 
@@ -27,40 +25,31 @@ _LARGEST_BYTE = 255
 
 
 @dataclass(frozen=True, slots=True)
-class ColourCounts:
+class ColourCounts(BondCounts):
     """The counts that the energies of Potts lattices need."""
-
-    like: Counts  # shape (..., n): number of bonds between like colours, for every chain
-    # shape (..., q, n): number of sites of each colour; None if they were not counted
-    tally: Counts | None
 
     def energy(self, target: Lattice) -> Floats:
         """Return the energies in nats at beta 1, shape ``(..., n)``."""
-        energy: Floats = self.like.astype(float)
+        energy: Floats = self.bonds.astype(float)
         energy *= -target.coupling
         return energy
-
-    def counts(self, target: Lattice) -> Counts:
-        """Return the number of sites of each colour, shape ``(..., q, n)``."""
-        assert self.tally is not None  # they are counted if the path needs them
-        return self.tally
 
     def favour(
         self, target: Lattice, fields: Floats, slope: Floats, energy: Floats, ratio: Floats
     ) -> None:
         """Add what fields in favour of every colour contribute; see ``path.DetouredPath``."""
-        counts = np.ascontiguousarray(self.counts(target))
+        counts = np.ascontiguousarray(self.counted(target))
         _add_fields(counts.reshape(len(slope), target.n_colours, -1), fields, slope, energy, ratio)
 
 
 @dataclass(frozen=True, slots=True)
-class Colours(ColourCounts):
+class Colours(ColourCounts, States):
     """A population of Potts lattices, with the counts that their energies need."""
 
     # shape (n_groups, n_sites + 1, 64): colours; the last axis holds chains. The last row lies
     # beyond free edges. The last group may hold chains beyond the last member, which are never
     # read.
-    sites: Bytes
+    cells: Bytes
     sizes: tuple[int, ...]  # number of sites along each axis
 
     @classmethod
@@ -85,28 +74,15 @@ class Colours(ColourCounts):
             count_like(sites[group], geometry.ghosted, axes, like[first : first + SIDE])
         return cls(like, None, sites, target.sizes)
 
-    def __len__(self) -> int:
-        return len(self.like)
+    @staticmethod
+    def tally_shape(target: Lattice) -> tuple[int, ...]:
+        """Return the shape of the tally of one chain."""
+        return (target.n_colours,)
 
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        tally = None if self.tally is None else self.tally[:, index]
-        return type(self)(self.like[index], tally, pack(self.to_colours()[index]), self.sizes)
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        tallies = [part.tally for part in parts if part.tally is not None]
-        return type(self)(
-            np.concatenate([part.like for part in parts]),
-            np.concatenate(tallies, axis=1) if len(tallies) == len(parts) else None,
-            pack(np.concatenate([part.to_colours() for part in parts])),
-            self.sizes,
-        )
-
-    def copy(self) -> Self:
-        """Return a population that can be moved in place."""
-        return replace(self, sites=self.sites.copy())
+    @staticmethod
+    def gathered_cells(parts: Sequence[tuple["Colours", NDArray[np.int64]]]) -> Bytes:
+        """Return the sites of some members of each part, one after the other."""
+        return pack(np.concatenate([part.to_colours()[index] for part, index in parts]))
 
     def to_draws(self) -> Bytes:
         """Return colours from 0 on, shape ``(n, *sizes)``."""
@@ -114,16 +90,16 @@ class Colours(ColourCounts):
 
     def to_colours(self) -> Bytes:
         """Return a copy of the colours, one chain per row, shape ``(n, n_sites)``."""
-        chains = self.sites[:, :-1].transpose(0, 2, 1)
+        chains = self.cells[:, :-1].transpose(0, 2, 1)
         return np.array(chains.reshape(-1, chains.shape[2])[: len(self)], order="C")
 
-    def counts(self, target: Lattice) -> Counts:
+    def counted(self, target: Lattice) -> Counts:
         """Return the number of sites of each colour, shape ``(q, n)``."""
         if self.tally is not None:
             return self.tally
         tally = np.empty((target.n_colours, len(self)), np.int32)
         for group, first in enumerate(range(0, len(self), SIDE)):
-            count_colours(self.sites[group], tally[:, first : first + SIDE])
+            count_colours(self.cells[group], tally[:, first : first + SIDE])
         return tally
 
 
@@ -254,63 +230,39 @@ def tabulate(q, coupling, field):
 
 
 def _drawing(codes: tuple[int, ...], in_field: bool) -> Any:
-    @intrinsic
-    def draw(
-        typingctx: Any,
-        sites: Any,
-        site: Any,
-        near: Any,
-        favoured: Any,
-        random: Any,
-        table: Any,
-        q: Any,
-    ) -> Any:
+    @emitted(lambda: types.uint64)
+    def draw(builder, sites, site, near, favoured, random, table, q):
         """Draw the colour of a site in 64 chains."""
-        signature = types.uint64(sites, site, near, favoured, random, table, q)
+        colours = sites.data
 
-        return signature, _colour_codegen(codes, in_field)
-
-    return draw
-
-
-def _colour_codegen(codes: tuple[int, ...], in_field: bool) -> Any:
-    """Return the function that emits the code of a draw; see ``_drawing``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        colours, special, words, rows = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 3, 4, 5)
-        )
-
-        def start(site: Any) -> Any:
+        def start(site):
             return builder.mul(site, INDEX(SIDE))
 
-        def row(what: int, k: int) -> Vector:
+        def row(what, k):
             place = INDEX((what * _N_CLASSES + k) * _HALF)
-            return Vector.load(builder, rows, place, 16, _HALF)
+            return Vector.load(builder, table.data, place, 16, _HALF)
 
-        sides = [builder.extract_value(args[2], k) for k in range(_SIDES)]
-        near = [Vector.load(builder, colours, start(k), 8, SIDE) for k in sides]
+        sides = [builder.extract_value(near.value, k) for k in range(_SIDES)]
+        values = [Vector.load(builder, colours, start(k), 8, SIDE) for k in sides]
         if in_field:
-            near.append(Vector.load(builder, special, INDEX(0), 8, SIDE))
-        pairs, with_others = _compared(near)
-        n_colours = Vector.spread(builder, args[6], 16, _HALF)
+            values.append(Vector.load(builder, favoured.data, INDEX(0), 8, SIDE))
+        pairs, with_others = _compared(values)
+        n_colours = Vector.spread(builder, q, 16, _HALF)
         halves = []
         for first in (0, _HALF):
-            even, odd = (
-                Vector.load(builder, words, INDEX(k + first // 2), 32, _LANES) for k in (0, _HALF)
-            )
+            places = (INDEX(k + first // 2) for k in (0, _HALF))
+            even, odd = (Vector.load(builder, random.data, k, 32, _LANES) for k in places)
             code = pairs.part(first, _HALF).resized(16)
-            lengths = _lengths(
-                code, [paired.part(first, _HALF) for paired in with_others], codes, row
-            )
-            halves.append(_placed(even, odd, lengths[: len(near)], n_colours))
+            paired = [each.part(first, _HALF) for each in with_others]
+            lengths = _lengths(code, paired, codes, row)
+            halves.append(_placed(even, odd, lengths[: len(values)], n_colours))
         colour, doubt, *behind = (a.join(b) for a, b in zip(*halves, strict=True))
-        for is_behind, other in zip(behind, near, strict=True):
+        for is_behind, other in zip(behind, values, strict=True):
             colour = is_behind.choose(other, colour)
-        colour.store(colours, start(args[1]))
+        colour.store(colours, start(site))
         return doubt.bits()
 
-    return codegen
+    return draw
 
 
 def _compared(near: list[Vector]) -> tuple[Vector, list[Vector]]:
@@ -369,14 +321,10 @@ draw = _drawing(_CODES, in_field=False)
 draw_in_field = _drawing(_CODES_IN_FIELD, in_field=True)
 
 
-@intrinsic
-def _lowest(typingctx: Any, word: Any) -> Any:
+@emitted(lambda: types.uint64)
+def _lowest(builder, word):
     """Return the position of the lowest bit that is set."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.IntType(1)(1))
-
-    return types.uint64(types.uint64), codegen
+    return builder.cttz(word, ir.IntType(1)(1))
 
 
 @njit
@@ -442,32 +390,21 @@ def seed(streams, words):
                 words[part, place] = words[part, 0]
 
 
-@intrinsic
-def fill(typingctx: Any, words: Any) -> Any:
+@emitted(nothing)
+def fill(builder, words):
     """Draw 32 random bits for each chain, eight times (Blackman and Vigna 2021); see ``seed``."""
-    signature = types.void(words)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        rows = context.make_array(sig.args[0])(context, builder, args[0]).data
+    def place(row, first):
+        return INDEX(row * SIDE + first)
 
-        def place(row: int, first: int) -> Any:
-            return INDEX(row * SIDE + first)
-
-        for first in range(0, SIDE, _LANES):
-            a, b, c, d = (
-                Vector.load(builder, rows, place(k, first), 32, _LANES) for k in range(WORDS)
-            )
-            for k in range(ROUNDS):
-                ((a + d).rotate(7) + a).store(rows, place(WORDS + k, first))
-                shifted = b << 9
-                c, d = c ^ a, d ^ b
-                b, a = b ^ c, a ^ d
-                c, d = c ^ shifted, d.rotate(11)
-            for k, word in enumerate((a, b, c, d)):
-                word.store(rows, place(k, first))
-        return context.get_dummy_value()
-
-    return signature, codegen
+    for first in range(0, SIDE, _LANES):
+        places = [place(k, first) for k in range(WORDS)]
+        state = [Vector.load(builder, words.data, k, 32, _LANES) for k in places]
+        for k in range(ROUNDS):
+            random, state = next_words(state)
+            random.store(words.data, place(WORDS + k, first))
+        for k, word in zip(places, state, strict=True):
+            word.store(words.data, k)
 
 
 _LARGEST_LOG_WEIGHT = 600.0  # the exponential, and sums of it, are finite
@@ -483,34 +420,17 @@ class ColourHeatBath(VisitKernel):
     """
 
     values = ("colours",)
+    counts = ColourCounts
 
-    def advance_many(
-        self, path: Any, state: Colours, beta: Floats, streams: NDArray[np.uint64]
-    ) -> StageBatch:
-        """Move every member at every inverse temperature; see ``contracts.BatchedKernel``."""
+    def _visit(self, path: Any, state: Any, beta: Floats, streams: Any, counts: Any) -> Floats:
         target: Lattice = path.target
         coupling, field = beta * target.coupling, path.field(beta)
-        n, n_stages = len(state), len(beta)
-        # counts before the first stage and after each
-        like = np.empty((n_stages + 1, n), np.int32)
-        tally = np.empty((n_stages + 1, target.n_colours, n if path.needs_counts else 0), np.int32)
-        like[0] = state.like
-        if path.needs_counts:
-            tally[0] = state.counts(target)
         wide = len(target.sizes) == 2 and target.coupling >= 0.0
-        wide = wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT
+        wide = bool(wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT)
         orders = self.sites(target), self.n_sweeps, (0,) * len(target.sizes)
-        stages, counts = (coupling, field), (like, tally)
-        q, wide = target.n_colours, bool(wide)
-        _pass(state.sites, target.geometry, orders, q, wide, stages, streams, counts)
-        before, after = (
-            ColourCounts(like[rows], tally[rows] if path.needs_counts else None)
-            for rows in (slice(-1), slice(1, None))
-        )
-        last = tally[-1] if path.needs_counts else None
-        moved = Colours(like[-1], last, state.sites, state.sizes)
-        n_evaluations = n * target.n_dim * self.n_sweeps * n_stages
-        return StageBatch(moved, before, after, np.ones(n_stages), n_evaluations)
+        stages, q = (coupling, field), target.n_colours
+        _pass(state.cells, target.geometry, orders, q, wide, stages, streams, counts)
+        return np.full(len(beta), float(len(state) * target.n_dim * self.n_sweeps))
 
 
 @njit

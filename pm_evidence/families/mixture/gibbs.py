@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
-from pm_evidence.families.common import OrderedKernel, Rows
+from pm_evidence.families.common import OrderedKernel
+from pm_evidence.targets.layout import Rows
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.numba import cgutils, emitted, nb, njit, nothing, types
 from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, aligned
 from pm_evidence.core.contracts import MoveInfo, StageBatch
 from pm_evidence.core.random import uniform
@@ -214,53 +214,36 @@ def gains_of(summed: Layer) -> tuple[Singles32, Singles32, Singles32]:
     return on, off, there
 
 
-@intrinsic
-def factor_of_flip(typingctx: Any, likely: Any, gains: Any, row: Any) -> Any:
+@emitted(lambda: types.float64)
+def factor_of_flip(builder, likely, gains, row):
     """Return ``prod_i (1 + likely_i * gains[row, i])``."""
-    signature = types.float64(likely, gains, row)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        s, table = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 1))
-        n = builder.extract_value(s.shape, 0)
-        start = builder.mul(args[2], n)
-        one = Singles.constant(builder, 1.0)
-        parts = [cgutils.alloca_once_value(builder, one.value) for _ in range(_PARTS)]
-        with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(_PARTS * SINGLES), INDEX) as (
-            first,
-            _,
-        ):
-            for k, part in enumerate(parts):
-                place = builder.add(first, INDEX(k * SINGLES))
-                own = Singles.load(builder, builder.gep(s.data, [place]))
-                gain = Singles.load(builder, builder.gep(table.data, [builder.add(start, place)]))
-                product = Singles(builder, builder.load(part)) * own.fused(gain, one)
-                builder.store(product.value, part)
-        return _multiplied(builder, [builder.load(part) for part in parts])
-
-    return signature, codegen
+    n = builder.extract_value(likely.shape, 0)
+    start, one = builder.mul(row, n), Singles.constant(builder, 1.0)
+    parts = [cgutils.alloca_once_value(builder, one.value) for _ in range(_PARTS)]
+    step = INDEX(_PARTS * SINGLES)
+    with cgutils.for_range_slice(builder, INDEX(0), n, step, INDEX) as (first, _):
+        for k, part in enumerate(parts):
+            place = builder.add(first, INDEX(k * SINGLES))
+            own = Singles.load(builder, builder.gep(likely.data, [place]))
+            gain = Singles.load(builder, builder.gep(gains.data, [builder.add(start, place)]))
+            product = Singles(builder, builder.load(part)) * own.fused(gain, one)
+            builder.store(product.value, part)
+    return _multiplied(builder, [builder.load(part) for part in parts])
 
 
-@intrinsic
-def flip(typingctx: Any, likely: Any, gains: Any, row: Any) -> Any:
+@emitted(nothing)
+def flip(builder, likely, gains, row):
     """Renew the probabilities after the flip of a unit; see ``factor_of_flip``.
 
     An input that changes by ``w`` turns ``s`` into ``s exp(w) / (1 + s (exp(w) - 1))``.
     """
-    signature = types.void(likely, gains, row)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        s, table = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 1))
-        n = builder.extract_value(s.shape, 0)
-        start = builder.mul(args[2], n)
-        one = Singles.constant(builder, 1.0)
-        with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(SINGLES), INDEX) as (first, _):
-            place = builder.gep(s.data, [first])
-            own = Singles.load(builder, place)
-            gain = Singles.load(builder, builder.gep(table.data, [builder.add(start, first)]))
-            (own.fused(gain, own) * own.fused(gain, one).reciprocal()).store(place)
-        return context.get_dummy_value()
-
-    return signature, codegen
+    n = builder.extract_value(likely.shape, 0)
+    start, one = builder.mul(row, n), Singles.constant(builder, 1.0)
+    with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(SINGLES), INDEX) as (first, _):
+        place = builder.gep(likely.data, [first])
+        own = Singles.load(builder, place)
+        gain = Singles.load(builder, builder.gep(gains.data, [builder.add(start, first)]))
+        (own.fused(gain, own) * own.fused(gain, one).reciprocal()).store(place)
 
 
 @njit
@@ -273,35 +256,26 @@ def log_sum(inputs, likely, there):
     return total + log(factor)
 
 
-@intrinsic
-def _log_sum(typingctx: Any, inputs: Any, likely: Any, there: Any) -> Any:
+@emitted(lambda: types.UniTuple(types.float64, 2))
+def _log_sum(builder, inputs, likely, there):
     """Return the sum of positive parts and the product of ``1 + exp(-|x|)``; see ``log_sum``."""
-    pair = types.UniTuple(types.float64, 2)
-    signature = pair(inputs, likely, there)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        x, s, exists = (
-            context.make_array(sig.args[k])(context, builder, args[k]) for k in range(3)
+    n = builder.extract_value(inputs.shape, 0)
+    one, zero = (Singles.constant(builder, value) for value in (1.0, 0.0))
+    product = cgutils.alloca_once_value(builder, one.value)
+    sums = cgutils.alloca_once_value(builder, zero.value)
+    with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(SINGLES), INDEX) as (first, _):
+        value, mask = (
+            Singles.load(builder, builder.gep(array.data, [first])) for array in (inputs, there)
         )
-        n = builder.extract_value(x.shape, 0)
-        one, zero = (Singles.constant(builder, value) for value in (1.0, 0.0))
-        product = cgutils.alloca_once_value(builder, one.value)
-        sums = cgutils.alloca_once_value(builder, zero.value)
-        with cgutils.for_range_slice(builder, INDEX(0), n, INDEX(SINGLES), INDEX) as (first, _):
-            value, mask = (
-                Singles.load(builder, builder.gep(array.data, [first])) for array in (x, exists)
-            )
-            (value.sigmoid() * mask).store(builder.gep(s.data, [first]))
-            odds = (zero - value.magnitude()).exp() * mask
-            factor = Singles(builder, builder.load(product)) * (odds + one)
-            builder.store(factor.value, product)
-            total = Singles(builder, builder.load(sums)) + value.larger(zero) * mask
-            builder.store(total.value, sums)
-        total = _reduced(builder, builder.load(sums), builder.fadd)
-        found = (total, _reduced(builder, builder.load(product), builder.fmul))
-        return context.make_tuple(builder, sig.return_type, found)
-
-    return signature, codegen
+        (value.sigmoid() * mask).store(builder.gep(likely.data, [first]))
+        odds = (zero - value.magnitude()).exp() * mask
+        factor = Singles(builder, builder.load(product)) * (odds + one)
+        builder.store(factor.value, product)
+        total = Singles(builder, builder.load(sums)) + value.larger(zero) * mask
+        builder.store(total.value, sums)
+    total = _reduced(builder, builder.load(sums), builder.fadd)
+    found = total, _reduced(builder, builder.load(product), builder.fmul)
+    return cgutils.pack_array(builder, found)
 
 
 def _multiplied(builder: Any, parts: list[Any]) -> Any:

@@ -7,10 +7,10 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import intrinsic, nb, njit, types
-from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, Vector, aligned
+from pm_evidence.core.codegen.numba import emitted, nb, njit, nothing, types
+from pm_evidence.core.codegen.vectors import INDEX, SINGLES, Singles, Vector, aligned, next_words
 from pm_evidence.core.random import next_word
-from pm_evidence.families.common import Rows
+from pm_evidence.targets.layout import Rows
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -188,51 +188,33 @@ def draw_layer(inputs, layer, beta, lanes, sums, words):
     return total, total_bias, total_base
 
 
-@intrinsic
-def _draw_word(
-    typingctx: Any,
-    inputs: Any,
-    bias: Any,
-    base: Any,
-    first: Any,
-    hot: Any,
-    cold: Any,
-    there: Any,
-    lanes: Any,
-    sums: Any,
-) -> Any:
+@emitted(lambda: types.uint64)
+def _draw_word(builder, inputs, bias, base, first, hot, cold, there, lanes, sums):
     """Draw 64 units from ``first`` on, add to the sums, and return the units as a word."""
-    signature = types.uint64(inputs, bias, base, first, hot, cold, there, lanes, sums)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        arrays = [
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 1, 2, 7, 8)
-        ]
-        *columns, generators, totals = arrays
-        hot, cold = (Singles.spread(builder, args[k]) for k in (4, 5))
-        state = [Vector.load(builder, generators, INDEX(16 * k), 32, SINGLES) for k in range(4)]
-        places = [builder.gep(totals, [INDEX(SINGLES * k)]) for k in range(SUMS)]
-        sums = [Singles.load(builder, place) for place in places]
-        result = INDEX(0)
-        for offset in range(0, WORD, SINGLES):
-            place = builder.add(args[3], INDEX(offset))
-            x, biases, reference = (
-                Singles.load(builder, builder.gep(column, [place])) for column in columns
-            )
-            random, state = _next(state)
-            exists = builder.trunc(builder.lshr(args[6], INDEX(offset)), ir.IntType(SINGLES))
-            mask = Vector(builder, builder.bitcast(exists, ir.VectorType(ir.IntType(1), SINGLES)))
-            on = _is_on(x.fused(hot, reference * cold), random) & mask
-            sums = [s + t.where(on) for s, t in zip(sums, (x, biases, reference), strict=True)]
-            bits = builder.zext(on.bits(), ir.IntType(WORD))
-            result = builder.or_(result, builder.shl(bits, INDEX(offset)))
-        for k, vector in enumerate(state):
-            vector.store(generators, INDEX(SINGLES * k))
-        for place, total in zip(places, sums, strict=True):
-            total.store(place)
-        return result
-
-    return signature, codegen
+    hot, cold = Singles.spread(builder, hot), Singles.spread(builder, cold)
+    state = [Vector.load(builder, lanes.data, INDEX(16 * k), 32, SINGLES) for k in range(4)]
+    places = [builder.gep(sums.data, [INDEX(SINGLES * k)]) for k in range(SUMS)]
+    totals = [Singles.load(builder, place) for place in places]
+    result = INDEX(0)
+    for offset in range(0, WORD, SINGLES):
+        place = builder.add(first, INDEX(offset))
+        x, biases, reference = (
+            Singles.load(builder, builder.gep(column.data, [place]))
+            for column in (inputs, bias, base)
+        )
+        random, state = next_words(state)
+        exists = builder.trunc(builder.lshr(there, INDEX(offset)), ir.IntType(SINGLES))
+        mask = Vector(builder, builder.bitcast(exists, ir.VectorType(ir.IntType(1), SINGLES)))
+        on = _is_on(x.fused(hot, reference * cold), random) & mask
+        terms = zip(totals, (x, biases, reference), strict=True)
+        totals = [total + term.where(on) for total, term in terms]
+        bits = builder.zext(on.bits(), ir.IntType(WORD))
+        result = builder.or_(result, builder.shl(bits, INDEX(offset)))
+    for k, vector in enumerate(state):
+        vector.store(lanes.data, INDEX(SINGLES * k))
+    for place, total in zip(places, totals, strict=True):
+        total.store(place)
+    return result
 
 
 def _is_on(y: Singles, random: Vector) -> Vector:
@@ -241,16 +223,6 @@ def _is_on(y: Singles, random: Vector) -> Vector:
     uniform = Singles.of_integers(random >> 1) + y.like(0.5)
     unlikely = (uniform * (odds + y.like(1.0))).below(odds * y.like(_UNIT))
     return y.like(0.0).below(y) ^ unlikely
-
-
-def _next(state: list[Vector]) -> tuple[Vector, list[Vector]]:
-    """Return 32 random bits of each generator, and the next states."""
-    a, b, c, d = state
-    result = (a + d).rotate(7) + a
-    shifted = b << 9
-    c, d = c ^ a, d ^ b
-    b, a = b ^ c, a ^ d
-    return result, [a, b, c ^ shifted, d.rotate(11)]
 
 
 COLUMNS = 32  # of the matrix that are multiplied at a time
@@ -273,56 +245,40 @@ def multiply(words, weights, bias, tables, out):
                     _add(out, m, first, tables, words[m, word] >> nb.uint64(shift))
 
 
-@intrinsic
-def _tabulate(typingctx: Any, weights: Any, row: Any, first: Any, tables: Any) -> Any:
+@emitted(nothing)
+def _tabulate(builder, weights, row, first, tables):
     """Fill the tables with the sums of any of four rows, in a part of the columns."""
-    signature = types.void(weights, row, first, tables)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        matrix, entries = (
-            context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3)
-        )
-        # numbers from the start of one row to the next: there may be more than columns
-        apart = builder.sdiv(builder.extract_value(matrix.strides, 0), INDEX(4))
-        for table in range(TABLES):
-            rows = [builder.add(args[1], INDEX(4 * table + k)) for k in range(4)]
-            starts = [builder.add(builder.mul(row, apart), args[2]) for row in rows]
-            for offset in range(0, COLUMNS, SINGLES):
-                sums = [Singles.constant(builder, 0.0)]
-                for start in starts:
-                    place = builder.add(start, INDEX(offset))
-                    row = Singles.load(builder, builder.gep(matrix.data, [place]))
-                    sums += [row] + [each + row for each in sums[1:]]
-                for entry, each in enumerate(sums):
-                    place = INDEX((table * ENTRIES + entry) * COLUMNS + offset)
-                    each.store(builder.gep(entries.data, [place]))
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def _add(typingctx: Any, out: Any, m: Any, first: Any, tables: Any, bits: Any) -> Any:
-    """Add one entry of each table, which four bits name, to a part of row ``m``."""
-    signature = types.void(out, m, first, tables, bits)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        sums, entries = (context.make_array(sig.args[k])(context, builder, args[k]) for k in (0, 3))
-        n_columns = builder.extract_value(sums.shape, 1)
-        place, rows = builder.add(builder.mul(args[1], n_columns), args[2]), []
-        for table in range(TABLES):
-            entry = builder.and_(builder.lshr(args[4], INDEX(4 * table)), INDEX(ENTRIES - 1))
-            row = builder.add(entry, INDEX(table * ENTRIES))
-            rows.append(builder.gep(entries.data, [builder.mul(row, INDEX(COLUMNS))]))
-        rows.append(builder.gep(sums.data, [place]))
+    # numbers from the start of one row to the next: there may be more than columns
+    apart = builder.sdiv(builder.extract_value(weights.strides, 0), INDEX(4))
+    for table in range(TABLES):
+        rows = [builder.add(row, INDEX(4 * table + k)) for k in range(4)]
+        starts = [builder.add(builder.mul(each, apart), first) for each in rows]
         for offset in range(0, COLUMNS, SINGLES):
-            places = [builder.gep(row, [INDEX(offset)]) for row in rows]
-            terms = [Singles.load(builder, each) for each in places]
-            while len(terms) > 1:
-                pairs = zip(terms[::2], terms[1::2], strict=False)
-                rest = terms[len(terms) & ~1 :]
-                terms = [a + b for a, b in pairs] + rest
-            terms[0].store(places[-1])
-        return context.get_dummy_value()
+            sums = [Singles.constant(builder, 0.0)]
+            for start in starts:
+                place = builder.add(start, INDEX(offset))
+                numbers = Singles.load(builder, builder.gep(weights.data, [place]))
+                sums += [numbers] + [each + numbers for each in sums[1:]]
+            for entry, each in enumerate(sums):
+                place = INDEX((table * ENTRIES + entry) * COLUMNS + offset)
+                each.store(builder.gep(tables.data, [place]))
 
-    return signature, codegen
+
+@emitted(nothing)
+def _add(builder, out, m, first, tables, bits):
+    """Add one entry of each table, which four bits name, to a part of row ``m``."""
+    n_columns = builder.extract_value(out.shape, 1)
+    place, rows = builder.add(builder.mul(m, n_columns), first), []
+    for table in range(TABLES):
+        entry = builder.and_(builder.lshr(bits, INDEX(4 * table)), INDEX(ENTRIES - 1))
+        row = builder.add(entry, INDEX(table * ENTRIES))
+        rows.append(builder.gep(tables.data, [builder.mul(row, INDEX(COLUMNS))]))
+    rows.append(builder.gep(out.data, [place]))
+    for offset in range(0, COLUMNS, SINGLES):
+        places = [builder.gep(row, [INDEX(offset)]) for row in rows]
+        terms = [Singles.load(builder, each) for each in places]
+        while len(terms) > 1:
+            pairs = zip(terms[::2], terms[1::2], strict=False)
+            rest = terms[len(terms) & ~1 :]
+            terms = [a + b for a, b in pairs] + rest
+        terms[0].store(places[-1])

@@ -1,6 +1,6 @@
 """Restricted Boltzmann machines of binary units, and how they are annealed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -37,22 +37,22 @@ LARGEST = 1e4  # nats; single precision holds the inputs of units to a thousandt
 
 
 def checked_parameters(
-    weights: Any, visible_bias: Any, hidden_bias: Any
-) -> tuple[Floats, Floats, Floats]:
-    """Return weights and biases as float64."""
-    given = {"W": weights, "visible_bias": visible_bias, "hidden_bias": hidden_bias}
-    found = {name: float_array(name, values) for name, values in given.items()}
+    weights: Any, visible: Any, hidden: Any, names: Sequence[str] = ("visible_bias", "hidden_bias")
+) -> tuple[Floats, ...]:
+    """Return weights and biases as float64; ``names`` are those of the arguments for biases."""
+    given = zip(("W", *names), (weights, visible, hidden), strict=True)
+    found = {name: float_array(name, values) for name, values in given}
     shape = found["W"].shape
     if len(shape) != 2 or not all(shape) or max(shape) > _MOST_UNITS:
         raise ValueError(
             "W must have the shape (n_visible, n_hidden) with at least one unit in each layer, got "
             f"{shape}; pass a matrix of weights."
         )
-    for layer, n in zip(("visible", "hidden"), shape, strict=True):
-        if found[f"{layer}_bias"].shape != (n,):
+    for name, layer, n in zip(names, ("visible", "hidden"), shape, strict=True):
+        if found[name].shape != (n,):
             raise ValueError(
-                f"{layer}_bias must have one number for each of the {n} {layer} units of W, shape "
-                f"({n},), got {found[f'{layer}_bias'].shape}; transpose W, or pass zeros."
+                f"{name} must have one number for each of the {n} {layer} units of W, shape "
+                f"({n},), got {found[name].shape}; transpose W, or pass zeros."
             )
     for name, values in found.items():
         if not (np.abs(values) <= LARGEST).all():
@@ -61,7 +61,7 @@ def checked_parameters(
                 f"{name} must hold finite numbers of at most {LARGEST:g} nats in size, got "
                 f"{wrong}; look for NaN, and for a training run that diverged."
             )
-    return found["W"], found["visible_bias"], found["hidden_bias"]
+    return tuple(found.values())
 
 
 def checked_base(base: Any, n_units: int, has_data: bool) -> Any:

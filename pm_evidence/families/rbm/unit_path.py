@@ -15,7 +15,6 @@ from pm_evidence.core.random import streams, uniforms
 from pm_evidence.families.common import (
     MOST_SWEEPS,
     OrderedKernel,
-    Rows,
     SweepKernel,
     checked_order,
 )
@@ -34,6 +33,7 @@ from pm_evidence.families.rbm.state import (
     unpack,
 )
 from pm_evidence.paths.growing import GrowingPath
+from pm_evidence.targets.layout import Rows
 
 Floats = NDArray[np.float64]
 Streams = NDArray[np.uint64]

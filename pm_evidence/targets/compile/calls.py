@@ -1,6 +1,5 @@
 """Graphs with named arguments as C functions that are called by address."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -144,11 +143,7 @@ def _c_function(
     """Wrap a jitted function into the C signature of a call with a frame."""
     body, scope = _body(jitted, inputs, outputs, draws=draws)
     lines = jitted.guarded("call(frame_)", body)
-    types_of_arrays = [array.dtype.str for array in jitted.arrays]
-    digest = hashlib.sha256(f"{jitted.key}{lines}{types_of_arrays}".encode()).hexdigest()
-    function = numba_graph.function_from_source(
-        lines, "call", scope, digest if jitted.key else None
-    )
+    function = numba_graph.function_from_source(lines, "call", scope, jitted.key_of(lines))
     with numba_graph.without_numba_hints():
         return cfunc(frame_signature(), function, cache=jitted.key is not None)
 

@@ -3,13 +3,12 @@
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from threading import RLock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pymc as pm
@@ -27,12 +26,10 @@ from pytensor.scan.op import Scan
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.interrupts import interruptible, uninterrupted
 from pm_evidence.core.jax import double_precision, load_jax, uses_single_precision
+from pm_evidence.targets.compile.densities import Density, Floats
 from pm_evidence.targets.compile.numba_graph import exchanged, lift_constants, shared_to_inputs
 from pm_evidence.targets.compile.rewrite import loop_with, rewrite
 from pm_evidence.targets.layout import Layout
-
-Floats = NDArray[np.float64]
-
 
 _log = logging.getLogger("pymc.pm_evidence")
 
@@ -81,7 +78,8 @@ def jax_function(
     function = pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)
     fgraph, constants = lift_constants(function.maker.fgraph)
     # numbers of the graph become those of JAX here, in the precision of the context
-    with double_precision(), _without_hints():
+    with double_precision(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Skipping ")  # checks, which were left out
         try:
             traceable = fgraph_to_python(
                 fgraph,
@@ -162,14 +160,6 @@ def _in_loop(outputs: Sequence[Variable]) -> list[Variable]:
     return _checks_to_nan(outputs, in_loop=True)
 
 
-@contextmanager
-def _without_hints() -> Iterator[None]:
-    """Silence hints of PyTensor about checks, which are left out: those of shapes are done."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Skipping ")
-        yield
-
-
 # JAX compiles a function anew for every number of rows, which takes a second. Rows are therefore
 # evaluated in blocks of few sizes. By platform, in numbers that the operations for a block give:
 # what takes no longer than starting the evaluation, and the largest result of one operation that
@@ -224,8 +214,8 @@ class _Programs:
 
 
 @dataclass(frozen=True, eq=False)
-class JaxDensity:
-    """Two log densities, and their gradients, as a function that JAX compiles."""
+class JaxDensity(Density):
+    """A density that JAX compiles, and evaluates for whole populations."""
 
     # Function of a point, shape ``(n_dim,)``, and of ``arrays``, that JAX can trace. Returns both
     # log densities, shape ``(2,)``, and their gradients, shape ``(2, n_dim)``, or None.
@@ -234,7 +224,6 @@ class JaxDensity:
     arrays: Sequence[Any]  # arrays, and sequences of arrays, that the function reads
     has_gradient: bool  # whether the function returns gradients
     sizes: _Sizes  # how many points are evaluated together
-    slow_ops: tuple[str, ...] = ()  # empty, because JAX compiles all operations
     _programs: _Programs = field(default_factory=_Programs, repr=False)
 
     @classmethod
@@ -259,26 +248,14 @@ class JaxDensity:
             arrays: list[Any] = jax.device_put(list(self.arrays))
         return arrays
 
-    def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
-        """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
-        if not self.has_gradient:
-            return self.values(x), None
-        log_density, gradient = self.on_rows(_both, (x,))
-        return log_density, gradient
-
-    def values(self, x: Floats) -> Floats:
-        """Return log densities ``(n, 2)`` at ``x``."""
-        (log_density,) = self.on_rows(_values, (x,))
-        return log_density
-
     def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
         """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
         if gradient is None:
-            log_density[:] = self.values(x)
+            (log_density[:],) = self.on_rows(_values, (x,))
         else:
             log_density[:], gradient[:] = self.on_rows(_both, (x,))
 
-    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "JaxDensity":
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Self:
         """Return the density with other arrays in the place of some; see `exchanged`."""
         return replace(self, arrays=exchanged(self.arrays, others))
 

@@ -1,16 +1,13 @@
 """Log densities in machine code, as a C function that kernels call by address."""
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import io_toposort
 
 from pm_evidence.core.codegen.numba import (
     call_density,
@@ -25,58 +22,41 @@ from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.rows import RowWork, over_rows
 from pm_evidence.targets.compile import numba_graph
 from pm_evidence.targets.compile.calls import assignments, views_of_arrays
+from pm_evidence.targets.compile.densities import Density, Floats
 from pm_evidence.targets.layout import Layout
 
 
 @dataclass(frozen=True)
-class CompiledDensity:
+class CompiledDensity(Density):
     """A density in machine code."""
 
     address: int  # address of a function with ``core.codegen.numba.density_signature``
     # Address and shape of every array that the function reads, one after the other
     data: NDArray[np.int64]
     has_gradient: bool  # whether the function writes gradients
-    # Operations without a numba implementation: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...] = ()
     _keep_alive: tuple[Any, ...] = field(default=(), repr=False)
 
-    def evaluate(
-        self, x: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
-        x = np.ascontiguousarray(x)
-        log_density = np.empty((len(x), 2))
-        gradient = np.empty((len(x), 2, x.shape[1])) if self.has_gradient else None
-        self.write(x, log_density, gradient)
-        return log_density, gradient
-
-    def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return log densities ``(n, 2)`` at ``x``; gradients are not kept."""
-        x = np.ascontiguousarray(x)
-        log_density = np.empty((len(x), 2))
-        self.write(x, log_density)
-        return log_density
-
-    def write(
-        self,
-        x: NDArray[np.float64],
-        log_density: NDArray[np.float64],
-        gradient: NDArray[np.float64] | None = None,
-    ) -> None:
+    def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
         """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
         kept = gradient is not None
         into = gradient if gradient is not None else np.empty((1, 2, x.shape[1]))
         _evaluate(self.address, self.data, x, log_density, into, kept)
 
-    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "CompiledDensity":
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Self:
         """Return the density with other arrays in the place of some; see `exchanged`."""
         function, arrays = self._keep_alive
         arrays = numba_graph.exchanged(arrays, others)
         return replace(self, data=numba_graph.addresses_of(arrays), _keep_alive=(function, arrays))
 
 
-def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return both log densities of a target at the rows of ``x``, shape ``(n, 2)``, in nats."""
+def log_densities(target: Any, x: Floats) -> Floats:
+    """Return both log densities of a target at the rows of ``x``, shape ``(n, 2)``, in nats.
+
+    If all coordinates are continuous, the function with gradients is used, which MCMC steps need:
+    the gradients cost less than compiling a second function. The choice depends on the model alone,
+    so that the same seed gives the same digits.
+    """
     x = np.ascontiguousarray(x)
     values = np.empty((len(x), 2))
     differentiable = None if target.discrete.size else target.differentiable
@@ -91,9 +71,7 @@ def log_densities(target: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
     return values
 
 
-def densities_with_gradients(
-    target: Any, x: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def densities_with_gradients(target: Any, x: Floats) -> tuple[Floats, Floats]:
     """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``."""
     x = np.ascontiguousarray(x)
     values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
@@ -162,11 +140,9 @@ def _c_function(jitted: numba_graph.Jitted, layout: Layout, *, with_gradient: bo
     fill, scope = _fill(jitted, layout, with_gradient=with_gradient)
     call = "fill(x_, out_, gradient_, data_)"
     guarded = jitted.guarded("density(x_, out_, gradient_, data_)", [call])
-    types = [array.dtype.str for array in jitted.arrays]
-    digest = hashlib.sha256(f"{jitted.key}{fill}{guarded}{types}".encode()).hexdigest()
-    keys = [f"{digest}_{part}" if jitted.key else None for part in ("fill", "density")]
-    scope["fill"] = nb.njit(numba_graph.function_from_source(fill, "fill", scope, keys[0]))
-    function = numba_graph.function_from_source(guarded, "density", scope, keys[1])
+    key, key_of_all = jitted.key_of(fill), jitted.key_of([*fill, *guarded])
+    scope["fill"] = nb.njit(numba_graph.function_from_source(fill, "fill", scope, key))
+    function = numba_graph.function_from_source(guarded, "density", scope, key_of_all)
     with numba_graph.without_numba_hints():
         return cfunc(density_signature(), function, cache=jitted.key is not None)
 
@@ -213,32 +189,17 @@ _log = logging.getLogger("pymc.pm_evidence")
 _SLOW = 30.0
 
 
-def offer_jax(slow_ops: Sequence[str], graphs: Sequence[Variable], seconds: float) -> None:
-    """Say what is slow about a compiled model, and whether JAX may do better."""
+def offer_jax(slow_ops: Sequence[str], seconds: float) -> None:
+    """Say what is slow about a compiled model, and that JAX may do better."""
     if slow_ops:
-        offer = " PyTensor may have code of it for JAX: try backend='jax'."
         _log.warning(
             "There is no numba implementation of %s: this part of the model runs in Python, "
-            "which is correct but slow.%s",
+            "which is correct but slow. PyTensor may have code of it for JAX, unless it is your "
+            "own: try backend='jax'.",
             ", ".join(slow_ops),
-            offer if _of_pytensor(slow_ops, graphs) else "",
         )
     elif seconds > _SLOW:
         _log.info(
             "Compiling the model with numba took %.0f s. JAX may compile it faster: backend='jax'.",
             seconds,
         )
-
-
-def _of_pytensor(names: Sequence[str], graphs: Sequence[Variable]) -> bool:
-    """Return whether an operation of these names is PyTensor's own, and not one of the user's.
-
-    Whether it is in the table for JAX is not looked up, because this would import JAX.
-    """
-    ops = (node.op for node in io_toposort([], list(graphs)))
-    return any(
-        str(op) in names
-        and type(op).__module__.startswith("pytensor.")
-        and not isinstance(op, FromFunctionOp)
-        for op in ops
-    )

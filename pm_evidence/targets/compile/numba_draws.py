@@ -1,6 +1,5 @@
 """Random draws of a graph in machine code, from one generator or from our own streams."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,12 +62,10 @@ def _loop(jitted: numba_graph.Jitted, layout: Layout) -> Any:
     for name, variable in zip(names, layout.variables, strict=True):
         writes = assignments(name, variable.shape, "out[row, ", variable.start)
         lines += [f"        {line}" for line in writes]
-    key = jitted.key
     # as a part of the loop, and not a separate function, it is optimised only once
     scope = {"inner": nb.njit(inline="always")(jitted.function.py_func)}
-    digest = hashlib.sha256(f"{key}{lines}".encode()).hexdigest() if key else None
-    loop = numba_graph.function_from_source(lines, "draws", scope, digest)
-    return nb.njit(loop, nogil=True, cache=key is not None)
+    loop = numba_graph.function_from_source(lines, "draws", scope, jitted.key_of(lines))
+    return nb.njit(loop, nogil=True, cache=jitted.key is not None)
 
 
 def on_one_generator(

@@ -1,5 +1,6 @@
 """Compilation of PyTensor graphs by numba, with sums and products in a fixed order."""
 
+import hashlib
 import sys
 import tempfile
 import warnings
@@ -18,6 +19,7 @@ import pymc as pm
 import pytensor
 import pytensor.scalar as ps
 import pytensor.tensor as pt
+from llvmlite import ir
 from numpy.typing import NDArray
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
@@ -40,7 +42,7 @@ from pytensor.tensor.type import TensorType
 
 from pm_evidence.core import numerics, random
 from pm_evidence.core.codegen import numba
-from pm_evidence.core.codegen.numba import Later, built, cfunc, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.numba import Later, built, cfunc, emitted, nb, njit, types
 from pm_evidence.core.codegen.vectors import fast_exp, fast_log
 from pm_evidence.core.interrupts import uninterrupted
 from pm_evidence.core.numerics import total
@@ -100,19 +102,6 @@ def implement_scalar_by(op_type: type, function: Callable[..., Any], version: in
     @table.register_funcify_and_cache_key(op_type)
     def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
         return built(function), f"{op_type.__module__}.{op_type.__name__} {version}"
-
-
-def implement_in_python(op_type: type) -> None:
-    """Let numba run an operation in Python, as it does by default, but without a warning."""
-    table = numba_implementations()
-    if op_type in table.numba_funcify.registry:
-        return
-
-    @table.numba_funcify.register(op_type)
-    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Numba will use object mode")
-            return table.generate_fallback_impl(op, node, **kwargs)
 
 
 # Raise it when one of the functions changes: it is a part of the key of code on disk.
@@ -307,15 +296,10 @@ def _product(
         np.dot(a, b, out)
 
 
-@intrinsic
-def _address(typingctx: Any, array: Any) -> Any:
+@emitted(lambda: types.voidptr)
+def _address(builder, array):
     """Return the address of the first entry of an array."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = context.make_array(sig.args[0])(context, builder, args[0]).data
-        return builder.bitcast(data, context.get_value_type(types.voidptr))
-
-    return types.voidptr(array), codegen
+    return builder.bitcast(array.data, ir.IntType(8).as_pointer())
 
 
 def _signature() -> Any:
@@ -442,6 +426,12 @@ class Jitted:
     key: str | None  # identifies the code on disk; None for code that cannot be cached
     # Operations without a numba implementation: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...]
+
+    def key_of(self, lines: Sequence[str]) -> str | None:
+        """Return what identifies the code of a caller on disk; None if it cannot be cached."""
+        types_of_arrays = [array.dtype.str for array in self.arrays]
+        digest = hashlib.sha256(f"{self.key}{lines}{types_of_arrays}".encode())
+        return digest.hexdigest() if self.key else None
 
     def guarded(self, head: str, body: Sequence[str]) -> list[str]:
         """Return the source of a C function that returns 1 after an exception, and else 0."""

@@ -2,18 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.interrupts import interruptible
+from pm_evidence.targets.compile.densities import Density, Floats
 from pm_evidence.targets.compile.numba_graph import exchanged, shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, batched, numpy_function
 from pm_evidence.targets.layout import Layout
-
-Floats = NDArray[np.float64]
 
 type Function = Callable[[Floats, Any, bool], tuple[Floats, Floats | None]]
 
@@ -23,8 +22,8 @@ _LARGEST = 2**15
 
 
 @dataclass(frozen=True, eq=False)
-class NumpyDensity:
-    """Two log densities, and their gradients, as a function of a population."""
+class NumpyDensity(Density):
+    """A density that NumPy evaluates for a block of points at a time."""
 
     # Function of points, shape ``(n, n_dim)``, of ``arrays``, and of whether gradients are wanted.
     # Returns both log densities, shape ``(n, 2)``, and their gradients, shape ``(n, 2, n_dim)``, or
@@ -35,33 +34,16 @@ class NumpyDensity:
     has_gradient: bool  # whether the function returns gradients
     n_rows: int  # how many points are evaluated together
     n_numbers: int = 0  # how many numbers the operations give for one point
-    slow_ops: tuple[str, ...] = ()  # empty, because nothing is compiled
-
-    def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
-        """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
-        return self._over(x, with_gradient=self.has_gradient)
-
-    def _over(self, x: Floats, *, with_gradient: bool) -> tuple[Floats, Floats | None]:
-        if not len(x):  # not every operation has a form for no points
-            return np.empty((0, 2)), np.empty((0, 2, self.n_dim)) if with_gradient else None
-        blocks = [x[k : k + self.n_rows] for k in range(0, len(x), self.n_rows)]
-        found = [self.function(block, self.arrays, with_gradient) for block in blocks]
-        if len(found) == 1:
-            return found[0]
-        values, gradients = zip(*found, strict=True)
-        return np.concatenate(values), np.concatenate(gradients) if with_gradient else None
-
-    def values(self, x: Floats) -> Floats:
-        """Return log densities ``(n, 2)`` at ``x``."""
-        return self._over(x, with_gradient=False)[0]
 
     def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
         """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
-        log_density[:], found = self._over(x, with_gradient=gradient is not None)
-        if gradient is not None:
-            gradient[:] = found
+        for start in range(0, len(x), self.n_rows):
+            rows = slice(start, start + self.n_rows)
+            log_density[rows], slopes = self.function(x[rows], self.arrays, gradient is not None)
+            if gradient is not None:
+                gradient[rows] = slopes
 
-    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> "NumpyDensity":
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Self:
         """Return the density with other arrays in the place of some; see `exchanged`."""
         return replace(self, arrays=exchanged(self.arrays, others))
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pymc.logprob.utils import CheckParameterValue
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.conditional.op import IfElse
@@ -21,7 +20,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce
 
 from pm_evidence.targets.compile.numpy_ops import numpy_form
-from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.compile.rewrite import rewrite, without_check
 
 # Operations that are done one step after the other.
 _IN_STEPS = (Scan, IfElse)
@@ -171,11 +170,6 @@ def _mode() -> Mode:
 
 
 def _without_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
-    """Make a check of parameters minus infinity, as PyMC does in what it compiles."""
     if isinstance(node.op, CAReduce) and inputs[0].type.ndim == 0:  # in the density of pm.CAR
         return [pt.cast(inputs[0], node.outputs[0].type.dtype)]
-    if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
-        return None
-    expression, *conditions = inputs
-    fine = pt.all([pt.all(condition) for condition in conditions])
-    return [pt.switch(fine, expression, -np.inf)]
+    return without_check(node, inputs)

@@ -15,9 +15,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors, io_toposort
-from pytensor.scalar.basic import GT, Exp
 from pytensor.scan.op import Scan
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
@@ -58,10 +56,6 @@ def loop_with(change: Callable[[list[Variable]], list[Variable]], op: Scan) -> S
         allow_gc=op.allow_gc,
         strict=op.strict,
     )
-
-
-# exp(x) > 0 in float64 from here on
-_LEAST_EXPONENT = -745.1332191019412
 
 
 def over_particles(graph: Variable, replace: Mapping[Variable, Variable], n: Variable) -> Variable:
@@ -118,36 +112,17 @@ def checks_to_minus_infinity(log_density: Variable) -> Variable:
     PyTensor itself would join the checks of a batch, and one particle out of range would give an
     error for all of them.
     """
-    return rewrite([log_density], _without_joint_check)[0]
+    return rewrite([log_density], without_check)[0]
 
 
-def _without_joint_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
-    """Return the replacement of a check, or of a comparison that costs too much."""
-    if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
-        expression, *conditions = inputs
-        for condition in conditions:
-            expression = pt.switch(condition, expression, -np.inf)
-        return [expression]
-    if _is_exponential_above_zero(node):
-        (exponent,) = inputs[0].owner.inputs
-        return [pt.gt(exponent, _LEAST_EXPONENT)]
-    return None
-
-
-def _is_exponential_above_zero(node: Any) -> bool:
-    """Return whether a node compares an exponential with 0, which costs as much as a density."""
-    if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, GT)):
-        return False
-    left, right = node.inputs
-    while right.owner is not None and isinstance(right.owner.op, DimShuffle):
-        right = right.owner.inputs[0]
-    return (
-        isinstance(right, Constant)
-        and not np.any(right.data)
-        and left.owner is not None
-        and isinstance(left.owner.op, Elemwise)
-        and isinstance(left.owner.op.scalar_op, Exp)
-    )
+def without_check(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+    """Return minus infinity where a check of parameters fails, as PyMC does on compiling."""
+    if not isinstance(node.op, CheckParameterValue) or not node.op.can_be_replaced_by_ninf:
+        return None
+    expression, *conditions = inputs
+    for condition in conditions:
+        expression = pt.switch(condition, expression, -np.inf)
+    return [expression]
 
 
 def split_parameters_only(

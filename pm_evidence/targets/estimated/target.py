@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pymc as pm
@@ -10,50 +10,16 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.rows import over_rows
-from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
+from pm_evidence.targets.estimated.variable import (
+    LikelihoodEstimator,
+    estimated_variables,
+    estimators_of,
+)
+from pm_evidence.targets.layout import Rows
 from pm_evidence.targets.model.target import PyMCTarget
 
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
-Streams = NDArray[np.uint64]
-
-
-class LikelihoodEstimator(Protocol):
-    """An unbiased estimate of a likelihood, as a function of parameters and seeds."""
-
-    name: str  # name of the model's variable
-    n_particles: int  # number of particles of an estimate
-    auto: bool  # whether the sampler chooses the number of particles
-    # Number of seeds of an estimate; each of them generates a part of its random numbers
-    n_seeds: int
-
-    def estimate(self, x: Floats, seeds: Streams) -> Floats:
-        """Return the log of an estimate for each row of ``x``, shape ``(n,)``, in nats."""
-        ...
-
-    def latent(
-        self, x: Floats, seeds: Streams
-    ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw the latent variables that the likelihood integrates over, by their weights."""
-        ...
-
-    def why_impossible(self, x: Floats, seeds: Streams, parameters: str) -> str:
-        """Return why the estimate at one point is 0 or not a number; empty if it is neither."""
-        ...
-
-    def with_particles(self, n_particles: int) -> Self:
-        """Return the estimator with another number of particles."""
-        ...
-
-    def with_seeds(self, n_seeds: int) -> Self:
-        """Return the estimator with its random numbers divided into this many parts."""
-        ...
-
-    def cost(self) -> tuple[float, float]:
-        """Return the cost of an estimate without particles, and per particle, in the same unit."""
-        ...
-
-
 SEED_BITS = 53  # so that a double holds a seed exactly
 # What the target of the model without its estimated likelihoods has, and this one as well. Its
 # density has the log prior, and the log of the part of the likelihood that is known exactly.
@@ -66,29 +32,17 @@ WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
 
 @dataclass(frozen=True, slots=True)
-class EstimatedParticles:
+class EstimatedParticles(Rows):
     """Points with their log prior, their estimated log likelihood and the seeds of the estimate."""
 
     x: Floats  # shape (n, n_dim): points on the unconstrained scale
     # shape (n, 2): log prior (with Jacobian) and estimated log likelihood, in nats
     log_density: Floats
     seeds: Seeds  # shape (n, n_seeds): seeds of the estimates, of 53 bits
+    rows = ("x", "log_density", "seeds")
 
     def __len__(self) -> int:
         return len(self.x)
-
-    def take(self, index: NDArray[np.int64]) -> Self:
-        """Return the members at ``index`` as a new population."""
-        return type(self)(self.x[index], self.log_density[index], self.seeds[index])
-
-    def join(self, others: Sequence[Self]) -> Self:
-        """Return this population followed by ``others``."""
-        parts = [self, *others]
-        return type(self)(
-            np.concatenate([p.x for p in parts]),
-            np.concatenate([p.log_density for p in parts]),
-            np.concatenate([p.seeds for p in parts]),
-        )
 
     def to_draws(self) -> Floats:
         """Return points, estimates and seeds, shape ``(n, n_dim + 1 + n_seeds)``."""

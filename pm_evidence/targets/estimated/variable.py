@@ -1,8 +1,11 @@
 """An observed variable of a PyMC model whose likelihood is estimated."""
 
 import inspect
+import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pymc as pm
@@ -17,12 +20,92 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomGeneratorType
 
-from pm_evidence.core.checks import check_kind, check_text, described, plain_array
+from pm_evidence.core.checks import check_count, check_kind, check_text, described, plain_array
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.upstream import log_densities
 
+Floats = NDArray[np.float64]
+Seeds = NDArray[np.uint64]
+
+_log = logging.getLogger("pymc.pm_evidence")
+
 MOST_PARTICLES = 1_000_000  # of one estimate
+
+
+class LikelihoodEstimator(ABC):
+    """An unbiased estimate of a likelihood, as a deterministic function of parameters and seeds.
+
+    Derived classes are frozen dataclasses on machine code that does not depend on their numbers.
+    """
+
+    name: str  # name of the model's variable
+    n_particles: int  # number of particles of an estimate
+    auto: bool  # whether the sampler chooses the number of particles
+    # Number of seeds of an estimate; each of them generates a part of its random numbers
+    n_seeds: int
+
+    @property
+    @abstractmethod
+    def most_seeds(self) -> int:
+        """Largest number of seeds: that of the parts which random numbers can be divided into."""
+
+    @abstractmethod
+    def estimate(self, x: Floats, seeds: Seeds) -> Floats:
+        """Return the log of an estimate for each row of ``x``, shape ``(n,)``, in nats."""
+
+    @abstractmethod
+    def latent(
+        self, x: Floats, seeds: Seeds
+    ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
+        """Draw the latent variables that the likelihood integrates over, by their weights."""
+
+    @abstractmethod
+    def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
+        """Return why the estimate at one point is 0 or not a number; empty if it is neither."""
+
+    @abstractmethod
+    def cost(self) -> tuple[float, float]:
+        """Return the cost of an estimate without particles, and per particle, in the same unit."""
+
+    def with_particles(self, n_particles: int) -> Self:
+        """Return the estimator with another number of particles."""
+        changed: Any = self
+        return replace(changed, n_particles=check_count("n_particles", n_particles, 2))
+
+    def with_seeds(self, n_seeds: int) -> Self:
+        """Return the estimator with its random numbers divided into this many parts."""
+        changed: Any = self
+        return replace(changed, n_seeds=min(check_count("n_seeds", n_seeds, 1), self.most_seeds))
+
+    def checked(self, x: Any, seeds: Any) -> tuple[Floats, Seeds]:
+        """Return points and their seeds as compiled code reads them."""
+        x = np.ascontiguousarray(x, np.float64)
+        seeds = np.ascontiguousarray(seeds, np.uint64)
+        if seeds.shape != (len(x), self.n_seeds):
+            raise ValueError(
+                f"seeds must have shape {(len(x), self.n_seeds)}, one for every row of x and "
+                f"every block, got {seeds.shape}."
+            )
+        return x, seeds
+
+
+def checked_particles(n_particles: Any) -> Any:
+    """Return the number of particles that the user gives, or "auto"."""
+    if isinstance(n_particles, str) and n_particles == "auto":
+        return n_particles
+    return check_count("n_particles", n_particles, 2, MOST_PARTICLES)
+
+
+def warn_if_slow(name: str, slow_ops: Sequence[str]) -> None:
+    """Name the operations of an estimated likelihood that run in Python."""
+    if slow_ops:
+        _log.warning(
+            "There is no numba implementation of %s in %s: this part runs in Python, which is "
+            "correct but slow.",
+            ", ".join(slow_ops),
+            name,
+        )
 
 
 def check_call(what: str, function: Any, *arguments: Any) -> None:

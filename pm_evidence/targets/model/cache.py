@@ -220,19 +220,17 @@ def target_of(
     ``PlateTarget``.
     """
     content = _content(model), dict(compile_kwargs or {})
-    key = (id(model), potentials_only, reparameterise, backend, marginalise)
+    options = {
+        "potentials_only": potentials_only,
+        "reparameterise": reparameterise,
+        "backend": backend,
+        "marginalise": marginalise,
+    }
+    key = id(model), *options.values()
     kept = _KEPT.get(key)
     # the target keeps its model alive, so that no other model has the same id
     if kept is None or kept[1].model is not model or kept[0] != content:
-        target = _build(
-            model,
-            potentials_only=potentials_only,
-            compile_kwargs=compile_kwargs,
-            reparameterise=reparameterise,
-            backend=backend,
-            marginalise=marginalise,
-        )
-        return _keep(key, content, target)
+        return _keep(key, content, _build(model, compile_kwargs=compile_kwargs, **options))
     return _keep(key, content, kept[1])
 
 
@@ -264,11 +262,11 @@ def _keep(key: Any, content: Any, target: CompiledTarget) -> CompiledTarget:
 def _build(
     model: pm.Model,
     *,
-    potentials_only: bool,
+    potentials_only: Any,
     compile_kwargs: Mapping[str, Any] | None,
-    reparameterise: bool = False,
-    backend: str = "numba",
-    marginalise: bool = False,
+    reparameterise: Any,
+    backend: Any,
+    marginalise: Any,
 ) -> CompiledTarget:
     if marginalise:
         return PlateTarget(model)

@@ -266,7 +266,7 @@ def _with_variables(
 ) -> pm.Model:
     """Return a model with another prior, whose values and transforms are as they were."""
     other = with_other_variables(model, replaced)
-    if not _is_same_family(old, new):
+    if type(old.owner.op) is not type(new.owner.op):
         other.rvs_to_initial_values[new] = None
         if is_usual(model, old):
             transform = default_transform(new.owner.op, new)
@@ -277,10 +277,6 @@ def _with_variables(
     values = {rv: other.rvs_to_values[rv] for rv in other.basic_RVs}
     other.values_to_rvs = {value: rv for rv, value in values.items()}
     return other
-
-
-def _is_same_family(old: Any, new: Any) -> bool:
-    return type(old.owner.op) is type(new.owner.op)
 
 
 def is_usual(model: pm.Model, rv: Any) -> bool:

@@ -7,7 +7,7 @@ that the graphs of regressions, of hierarchical models and of latent processes n
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import permutations
 from math import exp, inf, isfinite, isnan, log, prod
 from operator import add, mul
@@ -60,7 +60,8 @@ def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
     if target.discrete.size or target.period.any():
         return None
     layout = target.layout
-    suffice = _Test(target)
+    values = _prior_values(target)
+    suffice = partial(_is_concave_given, target, values=values[:_FIRST_POINTS])
     chosen = [variable for variable in layout.variables if variable.size <= _MOST_HYPERPARAMETERS]
     if not suffice(chosen):
         return None
@@ -70,7 +71,7 @@ def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
             chosen = without
     n_given = sum(variable.size for variable in chosen)
     few = n_given <= min(_MOST_HYPERPARAMETERS, layout.size // 2)
-    return tuple(chosen) if few and suffice(chosen, _POINTS) else None
+    return tuple(chosen) if few and suffice(chosen, values=values) else None
 
 
 def is_concave_in(target: Any, variables: Collection[FlatVariable]) -> bool:
@@ -86,25 +87,26 @@ def is_concave_in(target: Any, variables: Collection[FlatVariable]) -> bool:
     given = [part for part, variable in every if variable.name in names]
     if have_products_of_any_sign(graphs.parts, graphs.log_density, given):
         return False
-    return _Test(target)(others, _POINTS)
+    return _is_concave_given(target, others, _prior_values(target))
 
 
-class _Test:
-    """Tests at prior draws whether a target is log-concave given some of its variables."""
+def _prior_values(target: Any) -> list[list[Floats]]:
+    """Return the values of all variables at some prior draws."""
+    points = target.finite_prior_points(_POINTS, np.random.SeedSequence(_POINTS))
+    return [target.layout.split(x) for x in points]
 
-    def __init__(self, target: Any) -> None:
-        self._graphs, self._variables = target.graphs(), target.layout.variables
-        points = target.finite_prior_points(_POINTS, np.random.SeedSequence(_POINTS))
-        self._values = [target.layout.split(x) for x in points]
 
-    def __call__(self, given: Collection[FlatVariable], n: int = _FIRST_POINTS) -> bool:
-        """Return whether it is so at the first ``n`` draws."""
-        return all(self._holds(given, values) for values in self._values[:n])
-
-    def _holds(self, given: Collection[FlatVariable], values: Sequence[Floats]) -> bool:
-        every = zip(self._graphs.parts, self._variables, values, strict=True)
+def _is_concave_given(
+    target: Any, given: Collection[FlatVariable], values: Sequence[Sequence[Floats]]
+) -> bool:
+    """Return whether a target is log-concave given some of its variables at some values."""
+    graphs = target.graphs()
+    for each in values:
+        every = zip(graphs.parts, target.layout.variables, each, strict=True)
         known = {part: value for part, variable, value in every if variable in given}
-        return is_log_concave(self._graphs.parts, self._graphs.log_density, known)
+        if not is_log_concave(graphs.parts, graphs.log_density, known):
+            return False
+    return True
 
 
 def is_log_concave(

@@ -22,7 +22,7 @@ typical scale: otherwise ``c`` would depend on the units of the data.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -674,52 +674,43 @@ class Coordinates:
 
     def converted(self, z: Floats, old: Centring, new: Centring) -> Floats:
         """Return points of one centring in the coordinates of another, shape ``(n, n_dim)``."""
-        _, locations, log_scales, mixings = self._evaluated(z, old)
         out = z.copy()
-        for i, at in enumerate(self._at):
-            positions = self._layout.variables[at].positions
-            location, log_scale = (a[i].reshape(len(z), -1) for a in (locations, log_scales))
-            anchored = self.variables[i].anchored
-            was, log_spread = _origin_and_log_spread(location, log_scale, old, i, anchored=anchored)
-            scaled = unmixed(mixings[i], old.amount[i], z[:, positions] - was)
-            noise = scaled * np.exp(-log_spread)
-            origin, log_spread = _origin_and_log_spread(
-                location, log_scale, new, i, anchored=anchored
-            )
-            scaled = np.exp(log_spread) * noise
-            out[:, positions] = origin + mixed(mixings[i], new.amount[i], scaled)
+        for i, (positions, noise, location, log_scale, mixing) in enumerate(self._noises(z, old)):
+            origin, log_spread = self._origin_and_log_spread(location, log_scale, new, i)
+            out[:, positions] = origin + mixed(mixing, new.amount[i], np.exp(log_spread) * noise)
         return out
 
     def effects(self, z: Floats, centring: Centring) -> list[Effects]:
         """Return the noise, the location and the scale of every variable at points ``z``."""
+        found = zip(self.variables, self._noises(z, centring), strict=True)
+        return [
+            replace(_effects_of(variable, *arrays), mixing=mixing)
+            for variable, (_, *arrays, mixing) in found
+        ]
+
+    def _noises(self, z: Floats, centring: Centring) -> Iterator[tuple[Any, ...]]:
+        """Yield positions, noise, location, log scale and mixing of every variable."""
         _, locations, log_scales, mixings = self._evaluated(z, centring)
-        found = []
-        for i, at in enumerate(self._at):
-            own = z[:, self._layout.variables[at].positions]
+        for i, (at, mixing) in enumerate(zip(self._at, mixings, strict=True)):
+            positions = self._layout.variables[at].positions
             location, log_scale = (a[i].reshape(len(z), -1) for a in (locations, log_scales))
-            variable = self.variables[i]
-            origin, log_spread = _origin_and_log_spread(
-                location, log_scale, centring, i, anchored=variable.anchored
-            )
-            scaled = unmixed(mixings[i], centring.amount[i], own - origin)
-            noise = scaled * np.exp(-log_spread)
-            effects = _effects_of(variable, noise, location, log_scale)
-            found.append(replace(effects, mixing=mixings[i]))
-        return found
+            origin, log_spread = self._origin_and_log_spread(location, log_scale, centring, i)
+            scaled = unmixed(mixing, centring.amount[i], z[:, positions] - origin)
+            yield positions, scaled * np.exp(-log_spread), location, log_scale, mixing
+
+    def _origin_and_log_spread(
+        self, location: Floats, log_scale: Floats, centring: Centring, i: int
+    ) -> tuple[Floats, Floats]:
+        """Return what ``z`` is the sum of: an origin, and the noise times a spread."""
+        c, log_unit = centring.amount[i], centring.log_unit[i]
+        origin = location if self.variables[i].anchored else c * location
+        return origin, log_unit + c * (log_scale - log_unit)
 
 
 def _aligned(value: Floats, ndim: int) -> Floats:
     """Return an array of shape ``(n, ...)`` with ``ndim`` dimensions after the first."""
     missing = ndim - (value.ndim - 1)
     return value.reshape(len(value), *(1,) * missing, *value.shape[1:])
-
-
-def _origin_and_log_spread(
-    location: Floats, log_scale: Floats, centring: Centring, i: int, *, anchored: bool
-) -> tuple[Floats, Floats]:
-    """Return what ``z`` is the sum of: an origin, and the noise times a spread."""
-    c, log_unit = centring.amount[i], centring.log_unit[i]
-    return location if anchored else c * location, log_unit + c * (log_scale - log_unit)
 
 
 def _effects_of(

@@ -323,13 +323,8 @@ class DataPointsTarget(ExchangedTarget):
                 zip(self.terms, self._rows, weights, strict=True)
             )
         ]
-        return density_graphs(
-            self.model,
-            self.layout,
-            potentials_only=False,
-            left_out=(),
-            log_likelihood=sum(sums[1:], sums[0]),
-        )
+        log_likelihood = sum(sums[1:], sums[0])
+        return density_graphs(self.model, self.layout, log_likelihood=log_likelihood)
 
     @cached_property
     def n_whole(self) -> int:

@@ -48,8 +48,8 @@ def density_graphs(
     model: pm.Model,
     layout: Layout,
     *,
-    potentials_only: bool,
-    left_out: Collection[Variable],
+    potentials_only: bool = False,
+    left_out: Collection[Variable] = (),
     log_likelihood: Variable | None = None,
     coordinates: Change | None = None,
 ) -> DensityGraphs:
@@ -99,9 +99,7 @@ def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable
             )
     with quietly():
         log_prior = _sum_of(model, discrete, ())
-    graphs = density_graphs(
-        model, layout, potentials_only=False, left_out=(), log_likelihood=log_prior
-    )
+    graphs = density_graphs(model, layout, log_likelihood=log_prior)
     return graphs.parts, graphs.log_density[1]
 
 

@@ -135,8 +135,6 @@ class ReparameterisedTarget(ExchangedTarget):
         return density_graphs(
             self.model,
             self.layout,
-            potentials_only=False,
-            left_out=(),
             coordinates=lambda values: coordinates.partly_centred(
                 self.model, self.variables, values, amount, log_unit, self.factors
             ),

@@ -158,16 +158,7 @@ class PyMCTarget:
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with their log densities."""
-        return Particles(x, self._log_densities(x), None)
-
-    def _log_densities(self, x: Floats) -> Floats:
-        """Return log prior and log likelihood at ``x``, shape ``(n, 2)``.
-
-        If all coordinates are continuous, the function with gradients is used, which MCMC steps
-        need: the gradients cost less than compiling a second function. The choice depends on the
-        model alone, so that the same seed gives the same digits.
-        """
-        return log_densities(self, x)
+        return Particles(x, log_densities(self, x))
 
     def rows_of(self, draws: Mapping[str, NDArray[Any]], parameter: str) -> Floats:
         """Return posterior draws as points, shape ``(n_chains * n_draws, n_dim)``."""
@@ -208,7 +199,7 @@ class PyMCTarget:
         started = time.perf_counter()
         compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
         if self.__dict__.get("differentiable") is None:  # else, it was said before
-            offer_jax(compiled.slow_ops, graphs.log_density, time.perf_counter() - started)
+            offer_jax(compiled.slow_ops, time.perf_counter() - started)
         return compiled
 
     @cached_property
@@ -253,7 +244,7 @@ class PyMCTarget:
             return 1.0
         x = self._prior_points(_ACCEPTANCE_DRAWS, np.random.SeedSequence(_ACCEPTANCE_DRAWS))
         x = prior.without_overflow(x, self._keeps_support)
-        log_prior = self._log_densities(x[np.isfinite(x).all(axis=1)])[:, 0]
+        log_prior = log_densities(self, x[np.isfinite(x).all(axis=1)])[:, 0]
         return float((log_prior > -np.inf).sum() / _ACCEPTANCE_DRAWS)
 
     @property

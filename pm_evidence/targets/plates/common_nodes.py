@@ -80,11 +80,12 @@ class _Parts:
         if self._is_common(graph):
             return [(1.0, graph)]
         node = graph.owner
-        if node is not None and isinstance(node.op, Alloc | SpecifyShape):
-            if node.inputs[0].type.ndim == graph.type.ndim:
-                return self.of(node.inputs[0])
-        if node is None or not isinstance(node.op, Elemwise):
+        if node is None or not isinstance(node.op, Elemwise | Alloc | SpecifyShape):
             raise NotBatchedError("elements differ by more than constants")
+        if not isinstance(node.op, Elemwise):
+            if node.inputs[0].type.ndim < graph.type.ndim:
+                raise NotBatchedError("elements differ by more than constants")
+            return self.of(node.inputs[0])
         kind, inputs = node.op.scalar_op, node.inputs
         if isinstance(kind, Identity | Cast):
             return self.of(inputs[0])

@@ -45,7 +45,7 @@ class Nodes:
         return np.bincount(self.same).astype(float)
 
     def totals(self) -> tuple[Floats, Floats]:
-        """Return the sums over elements of the log integrals and of their errors, shape ``(n,)``."""
+        """Return the sums over elements of log integrals and of errors, each of shape ``(n,)``."""
         return self.log_integral @ self.count, self.error @ self.count
 
     def repeated(self, n: int) -> "Nodes":

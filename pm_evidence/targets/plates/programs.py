@@ -179,7 +179,7 @@ class PlateProgram:
             ]
             every = np.concatenate([matrix for matrix, _ in found], axis=1)
             _, first, same = np.unique(every, axis=0, return_index=True, return_inverse=True)
-            self.first, self.same = first, same.ravel()
+            self.first, self.same = first, np.ravel(same)
             sums = [_Matrix(matrix[first]) for matrix, _ in found]
             evaluated = _Evaluated(parts, self._is_local, [f for _, f in found], sums)
         except (NotBatchedError, NotImplementedError, ValueError, TypeError):
@@ -273,7 +273,7 @@ class PlateProgram:
     def _values(self, evaluated: _Evaluated, x: Floats, nodes: Floats) -> Floats:
         n_elements = self.plate.n_elements if evaluated is self._each else self.first.size
         total = np.zeros((*nodes.shape[:2], n_elements))
-        for rows, part in _blocks(*nodes.shape[:2], evaluated.largest):
+        for rows, part in _blocks(nodes, evaluated.largest):
             terms = evaluated.values(*self.inputs(x[rows], nodes[rows, part]), *evaluated.arrays)
             with np.errstate(all="ignore"):
                 for summed, term in zip(evaluated.sums, terms, strict=True):
@@ -304,7 +304,7 @@ class PlateProgram:
             for v, is_local in zip(self.layout.variables, self._is_local, strict=True)
             if not is_local
         ]
-        for rows, part in _blocks(*nodes.shape[:2], evaluated.largest):
+        for rows, part in _blocks(nodes, evaluated.largest):
             weights = [summed.spread(weight[rows, part]) for summed in evaluated.sums]
             inputs = self.inputs(x[rows], nodes[rows, part])
             found = evaluated.slopes(*inputs, *weights, *evaluated.slope_arrays)
@@ -333,9 +333,9 @@ class PlateProgram:
         return np.where(np.isfinite(location), location, 0.0), scale
 
 
-def _blocks(n: int, m: int, largest: int) -> Iterator[tuple[slice, slice]]:
+def _blocks(nodes: Floats, largest: int) -> Iterator[tuple[slice, slice]]:
     """Return rows and nodes that are evaluated together."""
-    most = max(_LARGEST // largest, 1)
+    (n, m), most = nodes.shape[:2], max(_LARGEST // largest, 1)
     n_rows, n_nodes = max(most // m, 1), min(most, m)
     for k in range(0, n, n_rows):
         for j in range(0, m, n_nodes):
@@ -368,7 +368,7 @@ def _by_element(
         # axes of which all numbers belong to the same elements; those that no element has are left
         same = [k for k in range(own.ndim) if (own == own.take([0], axis=k)).all()]
         for k in reversed(same):
-            own = own.take(0, axis=k)
+            own = np.take(own, 0, axis=k)
         summed.append(graph.sum(axis=same) if same else graph)
         sums.append(_Summed(own.ravel(), own.shape))
     return sums, summed

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,28 +137,24 @@ class Quadrature:
         rows, found = np.arange(len(x)), Found()
         high = np.full((len(x), 1), _COMMON_REACH)
         low = -high
-        for _ in range(_MOST_WIDENED):
+        for step in range(_MOST_WIDENED):
             given = x[rows], location[rows], scale[rows], low[rows], high[rows]
             scan = _Scan.of(self, *given, self.n_scanned)
             done = scan.settled.all(axis=1)
             if done.any():
                 found.append((rows[done], scan.nodes(done)))
-            at_low, at_high = ((at & ~done[:, None]).any(axis=1) for at in (scan.at_low, scan.at_high))
-            divided = np.flatnonzero(~(done | at_low | at_high))
-            for k in rows[divided]:
-                one = slice(k, k + 1)
-                given = x[one], location[one], scale[one], low[k, 0], high[k, 0]
-                found.append((rows[rows == k], self._divided_in_common(*given)))
+            below, above = ((at.any(axis=1) & ~done) for at in (scan.at_low, scan.at_high))
+            is_last = step + 1 == _MOST_WIDENED
+            for k in rows[~done if is_last else ~(done | below | above)]:
+                one, ends = slice(k, k + 1), (float(low[k, 0]), float(high[k, 0]))
+                nodes = self._divided_in_common(x[one], location[one], scale[one], *ends)
+                found.append((np.array([k]), nodes))
             width = high - low
-            low[rows[at_low]] -= width[rows[at_low]]
-            high[rows[at_high]] += width[rows[at_high]]
-            rows = rows[at_low | at_high]
-            if not rows.size:
+            low[rows[below]] -= width[rows[below]]
+            high[rows[above]] += width[rows[above]]
+            rows = rows[below | above]
+            if not rows.size or is_last:
                 break
-        for k in rows:
-            one = slice(k, k + 1)
-            given = x[one], location[one], scale[one], low[k, 0], high[k, 0]
-            found.append((rows[rows == k], self._divided_in_common(*given)))
         return found
 
     def _divided_in_common(
@@ -167,7 +164,7 @@ class Quadrature:
         unit, weight, coarse = _rule()
         edges = np.linspace(low, high, _FIRST_PARTS + 1)
         start, width = edges[:-1], np.diff(edges)
-        kept = list[tuple[Floats, Floats, Floats, Floats, Floats]]()
+        kept = list[tuple[Any, Any, Any, Any]]()
         whole = error = np.full(self.n_elements, -np.inf)
         n_parts = 0
         while start.size:
@@ -200,12 +197,12 @@ class Quadrature:
             start = np.concatenate([start[poor], start[poor] + half])
             width = np.concatenate([half, half])
         kept.sort(key=lambda part: part[0])
-        u, log_f, log_share = (
-            np.concatenate([part[k] for part in kept])[None] for k in (1, 2, 3)
-        )
+        u, log_f, log_share = (np.concatenate([part[k] for part in kept])[None] for k in (1, 2, 3))
         log_integral, share = weights(log_share)
         with np.errstate(all="ignore"):
             relative = np.where(np.isfinite(whole), np.exp(error - whole), 0.0)[None]
+            ends = log_f[:, [0, -1]].max(axis=1) - log_f.max(axis=1) > 2.0 - _DEEP
+        relative = np.where(ends, np.inf, relative)
         log_density = self.per_value(u, log_f, scale, location)
         same = self.program.same
         return Nodes(log_integral, relative, u[..., None], share, log_density, same=same)
@@ -283,6 +280,7 @@ class Quadrature:
         )
         log_integral, share = weights(log_share)
         log_density = self.per_value(u, log_f, scale, location)
+        error = np.where(scan.at_low | scan.at_high, np.inf, error)
         return Nodes(log_integral, error, u[..., None], share, log_density)
 
     def per_value(self, u: Floats, log_terms: Floats, scale: Floats, location: Floats) -> Floats:
@@ -385,13 +383,15 @@ class _Scan:
         """Return where the density becomes negligible beyond the last node where it is not.
 
         It falls faster than the line between the nodes, so that the distance is increased a little.
+        It may end anywhere before the next node, which is taken where nodes are close.
         """
         beyond = np.clip(k + step, 0, level.shape[1] - 1)
         inner, outer = (np.take_along_axis(level, i[:, None], 1)[:, 0] for i in (k, beyond))
         z, end = (np.take_along_axis(self.z, i[:, None], 1)[:, 0] for i in (k, beyond))
         with np.errstate(all="ignore"):
             share = inner / (inner - outer)
-        share = np.where(np.isfinite(share), np.clip(1.15 * share + 0.05, 0.0, 1.0), 1.0)
+        chord = np.isfinite(share) & np.isfinite(outer) & (level.shape[1] < _NODES)
+        share = np.where(chord, np.clip(1.15 * share + 0.05, 0.0, 1.0), 1.0)
         return z + share * (end - z)
 
 

@@ -128,7 +128,7 @@ def test_odd_numbers_of_chains(n):
             assert draws.shape == (n, *target.sizes)
             assert np.isin(draws, (-1, 1)).all()
             np.testing.assert_allclose(moved.energy(target), target.energy(draws), atol=1e-12)
-            assert np.array_equal(moved.n_up(), (draws > 0).reshape(n, -1).sum(axis=1))
+            assert np.array_equal(moved.counted(target), (draws > 0).reshape(n, -1).sum(axis=1))
         assert np.array_equal(state.to_draws(), before)  # the start is left alone
 
 
@@ -139,7 +139,7 @@ def test_counts_of_large_lattices():
         state = LatticePath(target).draw(70, np.random.SeedSequence(1))
         draws = state.to_draws()
         np.testing.assert_allclose(state.energy(target), target.energy(draws))
-        assert np.array_equal(state.n_up(), (draws > 0).reshape(70, -1).sum(axis=1))
+        assert np.array_equal(state.counted(target), (draws > 0).reshape(70, -1).sum(axis=1))
 
 
 REPEATS, CHAINS = 300, 512

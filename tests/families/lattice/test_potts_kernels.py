@@ -221,7 +221,7 @@ def test_odd_numbers_of_chains(n):
         np.testing.assert_allclose(moved.energy(target), target.energy(draws), atol=1e-12)
         flat = draws.reshape(n, -1)
         counts = np.stack([(flat == c).sum(axis=1) for c in range(target.q)])
-        assert np.array_equal(moved.counts(target), counts)
+        assert np.array_equal(moved.counted(target), counts)
         assert np.array_equal(state.to_draws(), before)  # the start is left alone
 
 
@@ -230,8 +230,8 @@ def test_counts_of_large_lattices():
     target = Potts((40, 31), 3, periodic=False)
     path = LatticePath(target)
     state = path.at(np.zeros((70, 40, 31), np.uint8))
-    assert (state.like == target.n_bonds).all()
-    assert (state.counts(target) == [[1240], [0], [0]]).all()
+    assert (state.bonds == target.n_bonds).all()
+    assert (state.counted(target) == [[1240], [0], [0]]).all()
 
 
 def test_a_chain_depends_on_its_own_stream_only():

@@ -40,9 +40,9 @@ def check(state, draws, target):
     rows = draws.reshape(len(draws), -1)
     expected = [(rows == value).sum(axis=1) for value in values]
     found = (
-        state.counts(target)
+        state.counted(target)
         if isinstance(target, Potts)
-        else [len(rows.T) - state.n_up(), state.n_up()]
+        else [len(rows.T) - state.counted(target), state.counted(target)]
     )
     np.testing.assert_array_equal(found, expected)
 

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import pm_evidence as pe
+from pm_evidence.targets.plates.target import PlateTarget
 
 Y = np.array([0.3, 1.2, -0.4, 2.0])
 FINE = np.linspace(-9.0, 9.0, 200_001)
@@ -100,3 +101,21 @@ def test_independent_elements_are_exact(build):
     assert best.status == "ok" and best.mcse < 1e-4
     assert best.value == pytest.approx(exact, abs=4.0 * best.mcse + 1e-7)
     assert dt["log_evidence"].attrs["marginalised"]
+
+
+@pytest.mark.parametrize(("beyond", "penalty"), [(-0.6, np.inf), (0.1, np.inf), (-0.3, 35.0)])
+def test_an_element_may_end_anywhere(beyond, penalty):
+    """A density that ends between two nodes, with much of its mass beside the end."""
+    sd, mean = 0.3, 0.9
+    noise = np.sqrt(1.0 / (1.0 / sd**2 - 1.0))
+    y = np.full(3, mean / (1.0 - sd**2))
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1, shape=3)
+        pm.Normal("y", mu, noise, observed=y)
+        pm.Potential("end", pt.switch(mu[2] < beyond, 0.0, -penalty))
+    (rule,) = PlateTarget(model).rules
+    z = (beyond - mean) / sd
+    last = np.logaddexp(stats.norm.logcdf(z), stats.norm.logsf(z) - penalty)
+    exact = stats.norm.logpdf(y, 0.0, np.hypot(1.0, noise)) + np.array([0.0, 0.0, last])
+    ((_, found),) = rule.integrate(np.zeros((1, 3)))
+    np.testing.assert_allclose(found.log_integral[0], exact, atol=3e-6)

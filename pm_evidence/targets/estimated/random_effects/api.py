@@ -1,6 +1,5 @@
 """Effects of groups, integrated out by importance sampling: the user's call and its record."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -16,13 +15,14 @@ from pymc.pytensorf import rvs_in_graph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 
-from pm_evidence.core.checks import check_choice, check_count
+from pm_evidence.core.checks import check_choice
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import depends_on, evaluated_shapes
 from pm_evidence.targets.estimated import variable
 from pm_evidence.targets.estimated.random_effects.importance import (
     DRAWS,
     GroupEstimator,
+    check_groups_are_separate,
     compile_groups,
 )
 from pm_evidence.targets.model.checks import Measure, measure_of
@@ -139,8 +139,6 @@ def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]
     return labels, index.astype(np.int64)
 
 
-_log = logging.getLogger("pymc.pm_evidence")
-
 # Enough for groups whose effect has a nearly normal posterior, where weights hardly vary.
 _USUAL_PARTICLES = 16
 
@@ -224,8 +222,7 @@ def RandomEffects(
     estimate is still unbiased, but its variance is large, because ``q`` covers only one mode.
     """
     model = variable.model_of(name, model, dims)
-    if not (isinstance(n_particles, str) and n_particles == "auto"):
-        n_particles = check_count("n_particles", n_particles, 2, variable.MOST_PARTICLES)
+    n_particles = variable.checked_particles(n_particles)
     check_choice("draws", draws, DRAWS)
     data = GroupedData.from_user(name, observed, groups)
     effect = _EffectGraphs.build(effects, data.n_groups, model)
@@ -318,26 +315,19 @@ class RandomEffectsSpec:
         given[self.y] = pt.constant(y.astype(self.y.dtype))
         graphs = [self.log_prior, self.log_likelihood, self.start, self.value]
         *graphs, value = clone_replace(graphs, given, rebuild_strict=False)
-        density = compile_groups(x, self.z, *graphs)
-        if density.slow_ops:
-            _log.warning(
-                "There is no numba implementation of %s in %s: this part runs in Python, which is "
-                "correct but slow.",
-                ", ".join(density.slow_ops),
-                name,
-            )
-        is_auto = self.n_particles == "auto"
-        estimator = GroupEstimator(
+        joint, start = graphs[0] + graphs[1], graphs[2]
+        check_groups_are_separate(name, x, self.z, joint, start)
+        density = compile_groups(x, self.z, joint, start)
+        variable.warn_if_slow(name, density.slow_ops)
+        return GroupEstimator(
             name,
             density,
             self.data.labels,
+            (x, self.z, value),
             _USUAL_PARTICLES if self.n_particles == "auto" else self.n_particles,
             self.draws,
-            is_auto,
-            _graphs=(x, self.z, value),
+            self.n_particles == "auto",
         )
-        estimator.check_groups_are_separate()
-        return estimator
 
 
 def _emit(emission: Callable[..., Any], effects: Variable, rows: NDArray[np.int64]) -> Variable:

@@ -5,10 +5,10 @@ gives the joint density of every group at its own effect.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import acos, cos, exp, log, log1p, sqrt
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -17,22 +17,20 @@ from numpy.typing import NDArray
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.gradient import NullTypeGradError, jacobian
 from pytensor.graph.basic import Variable
+from pytensor.graph.replace import clone_replace
 from pytensor.tensor.basic import MakeVector, ScalarFromTensor
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import All
 
-from pm_evidence.core.checks import check_count
 from pm_evidence.core.codegen.numba import call_frame, njit
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.targets.compile.calls import CompiledCall, compile_call
 from pm_evidence.targets.compile.rewrite import rewrite, split_parameters_only
+from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision
-
-Floats = NDArray[np.float64]
-Seeds = NDArray[np.uint64]
-
+from pm_evidence.targets.model.vectorised import quietly
 
 RANDOM, QUASI = range(2)
 
@@ -294,34 +292,6 @@ def _propose(mode, factor, point):
     return log_density
 
 
-@njit
-def evaluate_near_start(
-    x, moved, addresses, parameter_frame, derivative_frame, value_frame, n_parameters
-):
-    """Return log densities ``(n, n_groups)`` at ``moved`` from the start of Newton's method.
-
-    The other arguments are those of ``estimate_rows``, at one row of ``x``.
-    """
-    parameters = np.empty(n_parameters)
-    start = np.empty(moved.shape[1:])
-    out = np.full(moved.shape[:2], np.nan)
-    parameter_frame[_FIRST] = x.ctypes.data
-    parameter_frame[_FIRST + 1] = parameters.ctypes.data
-    parameter_frame[_FIRST + 2] = start.ctypes.data
-    if call_frame(addresses[0], parameter_frame) != 0:
-        return out
-    effects = np.empty(moved.shape[1:])
-    for k in range(moved.shape[0]):
-        effects[:] = start + moved[k]
-        # set here, so that numba keeps the arrays that the frame points to until the loop ends
-        value_frame[_FIRST] = effects.ctypes.data
-        value_frame[_FIRST + 1] = parameters.ctypes.data
-        value_frame[_FIRST + 2] = out[k].ctypes.data
-        if call_frame(addresses[2], value_frame) != 0:
-            out[k] = np.nan
-    return out
-
-
 @lru_cache(maxsize=256)
 def lattice_generator(n_points: int, n_dim: int) -> tuple[int, ...]:
     """Return the generating vector of a good rank-1 lattice.
@@ -355,55 +325,29 @@ _MOST_ROWS = 3
 class GroupDensity:
     """Joint log densities of data and effects, of all groups, in machine code."""
 
-    # Maps the flat vector to the parameters of the other functions, and to the starting point of
-    # Newton's method
-    parameters: CompiledCall
-    # Maps effects and parameters to log densities, gradients and Hessians
-    derivatives: CompiledCall
-    values: CompiledCall  # maps effects and parameters to log densities
-    n_parameters: int  # sizes
-    n_groups: int
-    n_effect_dim: int
-
-    @property
-    def addresses(self) -> NDArray[np.int64]:
-        """Addresses of the three functions."""
-        return np.array([call.address for call in self._calls])
-
-    def frames(self) -> tuple[NDArray[np.int64], ...]:
-        """Return frames for the three functions."""
-        return tuple(call.frame() for call in self._calls)
-
-    @property
-    def _calls(self) -> tuple[CompiledCall, ...]:
-        return self.parameters, self.derivatives, self.values
+    # Parameters of the others and the start of Newton's method, from the flat vector; and, from
+    # effects and parameters, log densities, gradients and Hessians, or log densities alone
+    calls: tuple[CompiledCall, ...]
+    sizes: tuple[int, int, int]  # numbers of parameters, of groups, and of dimensions of an effect
 
     @property
     def slow_ops(self) -> tuple[str, ...]:
         """Operations that run in Python."""
-        return tuple(sorted({name for call in self._calls for name in call.slow_ops}))
+        return tuple(sorted({name for call in self.calls for name in call.slow_ops}))
 
 
-def compile_groups(
-    x: Variable,
-    z: Variable,
-    log_prior: Variable,
-    log_likelihood: Variable,
-    start: Variable,
-) -> GroupDensity:
+def compile_groups(x: Variable, z: Variable, joint: Variable, start: Variable) -> GroupDensity:
     """Compile the densities of groups as functions of parameters and effects."""
     n_groups, n_dim = z.type.shape
-    joint, parameters, precomputed = _split(log_prior + log_likelihood, z)
+    joint, parameters, precomputed = _split(joint, z)
     (start,) = in_double_precision([start])
     gradient, hessian = _derivatives(joint, z)
-    return GroupDensity(
+    calls = (
         compile_call([x], [precomputed, pt.specify_shape(start, (n_groups, n_dim))]),
         compile_call([z, parameters], [joint, gradient, hessian]),
         compile_call([z, parameters], [joint]),
-        parameters.type.shape[0],
-        n_groups,
-        n_dim,
     )
+    return GroupDensity(calls, (parameters.type.shape[0], n_groups, n_dim))
 
 
 def _split(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
@@ -482,22 +426,20 @@ _N_COUNTED = 16
 
 
 @dataclass(frozen=True)
-class GroupEstimator:
-    """Estimates the likelihood of grouped data, without bias.
-
-    An estimate is a deterministic function of the free variables and of seeds.
-    """
+class GroupEstimator(LikelihoodEstimator):
+    """Estimates the likelihood of grouped data, without bias."""
 
     name: str  # name of the observed variable
     density: GroupDensity  # the model in machine code
     labels: NDArray[Any]  # shape (n_groups,): labels of the groups
+    # The flat vector, unconstrained effects, and the effects as a graph of both
+    graphs: tuple[Variable, Variable, Variable]
     n_particles: int  # number of particles of every group
     draws: str = "quasi"  # how particles are drawn
     auto: bool = False  # whether the sampler chooses the number of particles
     # Number of seeds of an estimate: the groups, in the order of their labels, are divided into as
     # many blocks of equal length
     n_seeds: int = 1
-    _graphs: tuple[Variable, Variable, Variable] | None = field(default=None, repr=False)
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
         """Return the log of an unbiased estimate of the likelihood."""
@@ -512,7 +454,7 @@ class GroupEstimator:
         """Return draws of the effects of all groups, for their posterior."""
         log_likelihood, z, _ = self._run(x, seeds, with_effects=True)
         z[~np.isfinite(log_likelihood)] = np.nan
-        return self._to_effects(np.ascontiguousarray(x, float), z)
+        return np.array([self._value(*row) for row in zip(x, z, strict=True)])
 
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
         """Return why an estimate is zero or not a number, and in which group."""
@@ -531,20 +473,16 @@ class GroupEstimator:
     def latent(
         self, x: Floats, seeds: Seeds
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw the effects for every row of ``x``; see ``contract.LikelihoodEstimator``."""
+        """Draw the effects for every row of ``x``; see ``LikelihoodEstimator``."""
         effects = self.effects(x, seeds)
         group = f"{self.name}_group"
         axes = tuple(f"{self.name}_effect_dim_{k}" for k in range(effects.ndim - 2))
         return {f"{self.name}_effects": ((group, *axes), effects)}, {group: self.labels}
 
-    def with_particles(self, n_particles: int) -> Self:
-        """Return the estimator with another number of particles, on the same machine code."""
-        return replace(self, n_particles=check_count("n_particles", n_particles, 2))
-
-    def with_seeds(self, n_seeds: int) -> Self:
-        """Return the estimator with another number of blocks, at most one per group."""
-        n_seeds = min(check_count("n_seeds", n_seeds, 1), len(self.labels))
-        return replace(self, n_seeds=n_seeds)
+    @property
+    def most_seeds(self) -> int:
+        """One for each group."""
+        return len(self.labels)
 
     def cost(self) -> tuple[float, float]:
         """Return the fixed cost of an estimate, and the cost of a particle.
@@ -559,38 +497,26 @@ class GroupEstimator:
     @cached_property
     def _fixed_cost(self) -> float:
         rng = np.random.Generator(np.random.PCG64(0))
-        x = rng.standard_normal((_N_COUNTED, self._n_dim))
+        x = rng.standard_normal((_N_COUNTED, *self.graphs[0].type.shape))
         x[0] = 0.0
         seeds = np.zeros((_N_COUNTED, self.n_seeds), np.uint64)
         _, _, n_evaluations = self.with_particles(2)._run(x, seeds, with_effects=False)
         return float(n_evaluations.mean())
 
-    @property
-    def _n_dim(self) -> int:
-        assert self._graphs is not None
-        return int(self._graphs[0].type.shape[0])
-
     def _run(
         self, x: Floats, seeds: Seeds, *, with_effects: bool
     ) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        x = np.ascontiguousarray(x, np.float64)
-        seeds = np.ascontiguousarray(seeds, np.uint64)
-        if seeds.shape != (len(x), self.n_seeds):
-            raise ValueError(
-                f"seeds must have shape {(len(x), self.n_seeds)}, one for every row of x and "
-                f"every block, got {seeds.shape}."
-            )
-        density = self.density
-        n_groups, n_dim = density.n_groups, density.n_effect_dim
+        x, seeds = self.checked(x, seeds)
+        calls, (_, n_groups, n_dim) = self.density.calls, self.density.sizes
         log_likelihood = np.empty((len(x), n_groups))
         chosen = np.full((len(x) if with_effects else 0, n_groups, n_dim), np.nan)
         n_evaluations = np.empty(len(x), np.int64)
         estimate_rows(
             x,
             seeds,
-            density.addresses,
-            *density.frames(),
-            (density.n_parameters, n_groups, n_dim, self.n_particles),
+            np.array([call.address for call in calls]),
+            *(call.frame() for call in calls),
+            (*self.density.sizes, self.n_particles),
             DRAWS[self.draws],
             np.array(lattice_generator(self.n_particles, n_dim)),
             log_likelihood,
@@ -601,30 +527,24 @@ class GroupEstimator:
 
     @cached_property
     def _value(self) -> Any:
-        assert self._graphs is not None
-        x, z, value = self._graphs
+        x, z, value = self.graphs
         return pm.compile([x, z], value, mode="FAST_COMPILE", on_unused_input="ignore")
 
-    def _to_effects(self, x: Floats, z: Floats) -> Floats:
-        return np.array([self._value(*row) for row in zip(x, z, strict=True)])
 
-    def check_groups_are_separate(self) -> None:
-        """Check that the density of each group depends only on the effect of that group."""
-        density = self.density
-        n_groups = density.n_groups
-        moved = np.zeros((3, n_groups, density.n_effect_dim))
-        moved[1, ::2] = moved[2, 1::2] = 0.5
-        at_start, even, odd = evaluate_near_start(
-            np.zeros(self._n_dim),
-            moved,
-            density.addresses,
-            *density.frames(),
-            density.n_parameters,
+def check_groups_are_separate(
+    name: str, x: Variable, z: Variable, joint: Variable, start: Variable
+) -> None:
+    """Check that the density of each group depends only on the effect of that group."""
+    (near,) = clone_replace(_check_each([joint], z), {z: start + z}, rebuild_strict=False)
+    moved = np.zeros((3, *z.type.shape))
+    moved[1, ::2] = moved[2, 1::2] = 0.5
+    with quietly():
+        evaluate = pm.compile([x, z], near, mode="FAST_COMPILE", on_unused_input="ignore")
+        at_start, even, odd = (evaluate(np.zeros(x.type.shape), each) for each in moved)
+    others = np.where(np.arange(len(at_start)) % 2 == 0, odd, even)
+    if not np.allclose(others, at_start, rtol=1e-9, atol=1e-9, equal_nan=True):
+        raise ModelError(
+            f"an observation of {name!r} may depend on the effect of its own group only, but the "
+            "density of one group changes with another group's effect; use u in emission as the "
+            "effects of the observations i, element by element."
         )
-        others = np.where(np.arange(n_groups) % 2 == 0, odd, even)
-        if not np.allclose(others, at_start, rtol=1e-9, atol=1e-9, equal_nan=True):
-            raise ModelError(
-                f"an observation of {self.name!r} may depend on the effect of its own group only, "
-                "but the density of one group changes with another group's effect; use u in "
-                "emission as the effects of the observations i, element by element."
-            )

@@ -1,8 +1,6 @@
 """State-space models: the user's call, its checks and its record."""
 
-import logging
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,35 +9,22 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import MissingInputError
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RandomVariable, RNGConsumerOp
+from pytensor.tensor.random.op import RandomVariable
 
-from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.codegen.numba import call_frame, njit
+from pm_evidence.core.checks import check_choice, check_share, real_number
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.core.random import seed_stream
 from pm_evidence.core.resampling import SCHEMES
-from pm_evidence.targets.compile.numba_graph import implement_in_python
 from pm_evidence.targets.compile.rewrite import evaluated_shapes, inline_symbolic
 from pm_evidence.targets.estimated import variable
 from pm_evidence.targets.estimated.state_space.filter import (
-    H_OUT,
-    MOVE,
-    PARAMETERS,
-    START,
-    WEIGHT,
-    FilterCode,
-    FilterGraphs,
-    H,
-    N,
     ParticleFilter,
     StateSpaceGraphs,
-    T,
     compile_filter,
-    compile_functions,
     row_kinds,
+    simulated,
 )
 from pm_evidence.targets.model.upstream import check_known_indices, name_of_distribution
 
@@ -223,99 +208,7 @@ def check_time_indices(graphs: StateSpaceGraphs, n_times: int) -> None:
                 ) from error
 
 
-class Simulator:
-    """Draws states and observations, given the parents of a state-space model."""
-
-    def __init__(self, graphs: StateSpaceGraphs, parents: Any, values: Any) -> None:
-        shaped = [
-            pt.TensorType(parent.dtype, shape=np.shape(value))(parent.name)
-            for parent, value in zip(parents, values, strict=True)
-        ]
-        graphs = graphs.given(dict(zip(parents, shaped, strict=True)))
-        many = FilterGraphs(graphs)
-        functions = {START: many.emit(graphs.init), MOVE: many.emit(graphs.transition)}
-        self._code, precomputed = compile_functions(functions, many.inputs)
-        self._precompute = pm.compile(
-            shaped, precomputed, mode="FAST_COMPILE", on_unused_input="ignore"
-        )
-        self._shapes = graphs.h.type.shape, graphs.emission.type.shape
-
-    def draw(self, values: Any, n_times: int, seed: int, n_paths: int = 1) -> tuple[Floats, Floats]:
-        """Return paths of the state and the data observed along them."""
-        state, row = self._shapes
-        states = np.empty((n_times, n_paths, *state))
-        drawn = np.empty((n_times, n_paths, *row))
-        flat = np.ascontiguousarray(self._precompute(*values), np.float64)
-        code: FilterCode = self._code
-        flat_states, flat_drawn = (a.reshape(n_times, n_paths, -1) for a in (states, drawn))
-        status = _simulate(code.calls, code.frames, flat, np.uint64(seed), flat_states, flat_drawn)
-        if status != 0:
-            raise ValueError(
-                "the model cannot be simulated at these parameters: look for parameters out of "
-                "range, such as a negative standard deviation."
-            )
-        return states, drawn
-
-
-@njit
-def _simulate(calls: Any, frames: Any, precomputed: Any, seed: Any, states: Any, drawn: Any) -> Any:
-    frames = frames.copy()
-    stream = np.empty(4, np.uint64)
-    frames[:, 0] = stream.ctypes.data
-    frames[:, N] = states.shape[1]
-    frames[:, PARAMETERS] = precomputed.ctypes.data
-    for t in range(states.shape[0]):
-        function = START if t == 0 else MOVE
-        seed_stream(stream, seed, t)
-        frames[function, T] = t
-        frames[function, H] = states[max(t - 1, 0)].ctypes.data
-        frames[function, H_OUT] = states[t].ctypes.data
-        frames[function, WEIGHT] = drawn[t].ctypes.data
-        if call_frame(calls[function], frames[function]) != 0:
-            return 1
-    return 0
-
-
-class SimulateOp(RNGConsumerOp):
-    """Draws of a whole data set, as an operation in a graph."""
-
-    __props__ = ("spec",)
-
-    def __init__(self, spec: Any) -> None:
-        self.spec = spec
-        self._simulators: dict[Any, Simulator] = {}
-        implement_in_python(SimulateOp)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return SimulateOp, (self.spec,)
-
-    def make_node(self, rng: Variable, *parents: Variable) -> Apply:
-        """Return the node that draws with ``rng``."""
-        emission = self.spec.graphs.emission
-        n_times = self.spec.length if self.spec.shared is None else None
-        drawn = pt.TensorType(emission.dtype, shape=(n_times, *emission.type.shape))
-        return Apply(self, [rng, *parents], [rng.type(), drawn()])
-
-    def update(self, node: Apply) -> dict[Variable, Variable]:
-        """Return the generator that replaces the one before the draws."""
-        return {node.inputs[0]: node.outputs[0]}
-
-    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
-        """Draw."""
-        rng, *values = inputs
-        rng = deepcopy(rng)
-        shapes = tuple(np.shape(value) for value in values)
-        if shapes not in self._simulators:
-            self._simulators[shapes] = Simulator(self.spec.graphs, self.spec.parents, values)
-        seed = int(rng.integers(2**64, dtype=np.uint64))
-        _, drawn = self._simulators[shapes].draw(values, self.spec.n_times, seed)
-        outputs[0][0] = rng
-        outputs[1][0] = drawn[:, 0].astype(node.outputs[1].dtype)
-
-
 FILTERS = ("bootstrap", "guided", "auxiliary")
-
-_log = logging.getLogger("pymc.pm_evidence")
 
 # The variance of a log estimate grows with the number of times, and falls with the number of
 # particles.
@@ -417,7 +310,11 @@ def StateSpace(
     Kohn 2012).
     """
     model = variable.model_of(name, model, dims)
-    options = FilterOptions.checked(n_particles, filter, resampling, ess)
+    n_particles = variable.checked_particles(n_particles)
+    check_choice("filter", filter, FILTERS)
+    check_choice("resampling", resampling, SCHEMES)
+    if real_number(ess) != 1.0:  # resampling at every time
+        ess = check_share("ess", ess, 0.5)
     _check_filter(filter, proposal, init_proposal, look_ahead)
     data = observations(observed)
     functions = {
@@ -431,39 +328,20 @@ def StateSpace(
     graphs = trace(functions, data)
     check_densities(graphs)
     parents = variable.find_parents(graphs.named().values(), model, [graphs.h, graphs.t, graphs.y])
+    is_shared = isinstance(observed, SharedVariable)
+    if is_shared:  # the user may change the data, and their number
+        parents.append(observed.shape[0])
     stand_ins = tuple(parent.type(name=parent.name) for parent in parents)
     graphs = graphs.given(dict(zip(parents, stand_ins, strict=True)))
-    shared = observed if isinstance(observed, SharedVariable) else None
-    spec = StateSpaceSpec(stand_ins, graphs, options, shared, len(data))
-    rng = pt.random.shared_rng(seed=None)
-    draw = SimulateOp(spec).make_node(rng, *stand_ins).outputs[1]
-    if shared is None:
+    spec = StateSpaceSpec(stand_ins, graphs, n_particles, filter, resampling, float(ess))
+    draw = simulated(graphs, stand_ins[-1] if is_shared else len(data))
+    draw = pt.specify_shape(draw, (None if is_shared else len(data), *data.shape[1:]))
+    if not is_shared:
         is_whole = np.isfinite(data).all()
         observed = data.astype(graphs.emission.dtype) if is_whole else data
     return variable.register_estimated(
         name, spec, parents, draw, observed, class_name="StateSpace", dims=dims, model=model
     )
-
-
-@dataclass(frozen=True)
-class FilterOptions:
-    """The options of a filter, as the user gave them."""
-
-    n_particles: int | Literal["auto"]
-    filter: str
-    resampling: str
-    ess: float
-
-    @classmethod
-    def checked(cls, n_particles: Any, filter: Any, resampling: Any, ess: Any) -> "FilterOptions":
-        """Return the options after checking them."""
-        if not (isinstance(n_particles, str) and n_particles == "auto"):
-            n_particles = check_count("n_particles", n_particles, 2, variable.MOST_PARTICLES)
-        check_choice("filter", filter, FILTERS)
-        check_choice("resampling", resampling, SCHEMES)
-        if real_number(ess) != 1.0:  # resampling at every time
-            ess = check_share("ess", ess, 0.5)
-        return cls(n_particles, filter, resampling, float(ess))
 
 
 @dataclass(frozen=True, eq=False)
@@ -472,14 +350,10 @@ class StateSpaceSpec:
 
     parents: Sequence[Variable]  # stand-ins of the parents
     graphs: StateSpaceGraphs  # graphs of one particle, functions of the stand-ins
-    options: FilterOptions  # how the filter runs
-    shared: SharedVariable | None  # the data, if the user may change them
-    length: int  # number of times of the data, if they are fixed
-
-    @property
-    def n_times(self) -> int:
-        """Length of the data at present."""
-        return self.length if self.shared is None else len(self.shared.get_value(borrow=True))
+    n_particles: int | Literal["auto"]  # how the filter runs, as the user gave it
+    filter: str
+    resampling: str
+    ess: float
 
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
@@ -489,17 +363,10 @@ class StateSpaceSpec:
         graphs = self.graphs.given(dict(zip(self.parents, parents, strict=True)))
         check_rows(graphs, data)
         check_time_indices(graphs, len(data))
-        options = self.options
         kinds = row_kinds(data)
-        code = compile_filter(graphs, kinds, x, look_ahead=options.filter == "auxiliary")
-        if code.slow_ops:
-            _log.warning(
-                "There is no numba implementation of %s in %s: this part runs in Python, which is "
-                "correct but slow.",
-                ", ".join(code.slow_ops),
-                name,
-            )
-        n_particles = options.n_particles
+        code = compile_filter(graphs, kinds, x, look_ahead=self.filter == "auxiliary")
+        variable.warn_if_slow(name, code.slow_ops)
+        n_particles = self.n_particles
         if n_particles == "auto":
             n_particles = int(np.clip(len(data) // 4, _LEAST_PARTICLES, _MOST_PARTICLES))
         return ParticleFilter(
@@ -509,9 +376,9 @@ class StateSpaceSpec:
             kinds,
             graphs.h.type.shape,
             n_particles,
-            resampling=options.resampling,
-            ess=options.ess,
-            auto=options.n_particles == "auto",
+            resampling=self.resampling,
+            ess=self.ess,
+            auto=self.n_particles == "auto",
         )
 
 

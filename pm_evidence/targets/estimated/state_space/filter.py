@@ -7,13 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.distribution import support_point
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import clone_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 
-from pm_evidence.core.checks import check_count
 from pm_evidence.core.codegen.numba import call_frame, njit
 from pm_evidence.core.codegen.vectors import fast_exp
 from pm_evidence.core.exceptions import ModelError
@@ -23,18 +23,15 @@ from pm_evidence.core.resampling import CODES, count_uniforms, resample_into
 from pm_evidence.targets.compile import rewrite
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, compile_call
 from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
+from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision
-
-Floats = NDArray[np.float64]
-Seeds = NDArray[np.uint64]
-
 
 _BITS = 62  # of a position along the curve
 
 
 @njit
-def order_along_curve(points: Any) -> Any:
+def order_along_curve(points):
     """Return the order of points, shape ``(n, d)``, by value or along a Hilbert curve.
 
     The curve fills the box of three standard deviations around the points (Skilling 2004,
@@ -60,7 +57,7 @@ def order_along_curve(points: Any) -> Any:
 
 
 @njit
-def _along(cell: Any, bits: Any) -> Any:
+def _along(cell, bits):
     """Return the position on the curve of a cell, whose coordinates are overwritten."""
     d = cell.size
     top = 1 << (bits - 1)
@@ -107,6 +104,9 @@ _DEFENSIVE = 0.05
 
 Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share"])
 
+# Of every time: particles, shape (n_times, n_particles, ...), their normalised weights given the
+# data up to then, and the index of the particle before that each comes from; log of the estimated
+# density of the observation given those before, in nats, and effective sample size.
 Record = namedtuple("Record", ["states", "weights", "ancestors", "increments", "ess"])
 
 # Normalised weights; weights carried into a time; resampling weights; new log weights; ancestors.
@@ -114,7 +114,7 @@ Weights = namedtuple("Weights", ["normalised", "carried", "v", "log_weight", "in
 
 
 @njit
-def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
+def filter_many(x, seeds, model, options, out):
     """Write the log of an estimated likelihood for every row of ``x`` and of ``seeds``."""
     record = Record(
         np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty(0), np.empty(0)
@@ -125,7 +125,7 @@ def filter_many(x: Any, seeds: Any, model: Any, options: Any, out: Any) -> None:
 
 
 @njit
-def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: Any) -> Any:
+def run(x, seeds, model, options, precomputed, record):
     """Run one filter."""
     calls, frames, y, kinds, d = model
     n, n_times = options.n_particles, kinds.size
@@ -172,17 +172,7 @@ def run(x: Any, seeds: Any, model: Any, options: Any, precomputed: Any, record: 
 
 
 @njit
-def _choose(
-    h: Any,
-    out: Any,
-    weights: Any,
-    ess: Any,
-    ahead: Any,
-    frames: Any,
-    source: Any,
-    several_seeds: Any,
-    options: Any,
-) -> Any:
+def _choose(h, out, weights, ess, ahead, frames, source, several_seeds, options):
     """Choose the particles that enter a time; return whether they were resampled, into ``out``.
 
     ``ahead`` is the address of the look-ahead function, or 0 if there is none; ``source`` is a
@@ -209,7 +199,7 @@ def _choose(
 
 
 @njit
-def _gather(h: Any, weights: Any, tilted: Any, out: Any) -> None:
+def _gather(h, weights, tilted, out):
     """Copy the chosen particles, and set the weights that they carry."""
     n, d = h.shape
     for i in range(n):
@@ -222,7 +212,7 @@ def _gather(h: Any, weights: Any, tilted: Any, out: Any) -> None:
 
 
 @njit
-def _keep(t: Any, h: Any, weights: Any, increment: Any, ess: Any, record: Any) -> None:
+def _keep(t, h, weights, increment, ess, record):
     record.states[t] = h
     record.weights[t] = weights.normalised
     record.ancestors[t] = weights.index
@@ -231,7 +221,7 @@ def _keep(t: Any, h: Any, weights: Any, increment: Any, ess: Any, record: Any) -
 
 
 @njit
-def _weigh(weights: Any) -> Any:
+def _weigh(weights):
     """Normalise new weights; return the log of their sum, and their effective sample size."""
     weight, carried, log_weight = weights.normalised, weights.carried, weights.log_weight
     n = weight.size
@@ -252,7 +242,7 @@ def _weigh(weights: Any) -> Any:
 
 
 @njit
-def _tilt(weights: Any) -> Any:
+def _tilt(weights):
     """Write normalised resampling weights into ``v``; return their effective sample size."""
     weight, log_tilt, v = weights.normalised, weights.log_weight, weights.v
     n = weight.size
@@ -274,7 +264,7 @@ def _tilt(weights: Any) -> Any:
 
 
 @njit
-def _resample(h: Any, weights: Any, stream: Any, in_order: Any, scheme: Any) -> None:
+def _resample(h, weights, stream, in_order, scheme):
     """Draw ancestors with probabilities ``v``, in the order of a space-filling curve if asked."""
     v, index = weights.v, weights.index
     n = v.size
@@ -362,15 +352,6 @@ class FilterGraphs:
             log_weight = clone_replace([self._log_emission(COMPLETE)], {one.h: ahead})[0]
         return [self._weights(log_weight, {one.h: self._states})]
 
-    def emit(self, graph: Variable) -> list[Variable]:
-        """Return states drawn from ``init`` or ``transition``, and observations drawn there."""
-        one = self._one
-        states = self._draw(graph, {one.h: self._states})
-        return [
-            self._out(states),
-            self._out(rewrite.over_particles(one.emission, {one.h: states}, self.n)),
-        ]
-
     def _simulated(
         self, graph: Variable, given: dict[Variable, Variable], kind: int
     ) -> list[Variable]:
@@ -438,49 +419,72 @@ class FilterCode:
     slow_ops: tuple[str, ...]
     _keep_alive: tuple[CompiledCall, ...]
 
-    def with_call(self, number: int, call: CompiledCall) -> "FilterCode":
-        """Return the code with a further function."""
-        frame = call.frame()
-        calls = self.calls.copy()
-        calls[number] = call.address
-        width = max(self.frames.shape[1], frame.size)
-        frames = np.pad(self.frames, ((0, 0), (0, width - self.frames.shape[1])))
-        frames[number, : frame.size] = frame
+    @classmethod
+    def of(cls, functions: Mapping[int, CompiledCall], n_precomputed: int) -> Self:
+        """Return the code of functions by their numbers."""
+        own = {number: call.frame() for number, call in functions.items()}
+        calls = np.zeros(N_CALLS, np.int64)
+        frames = np.zeros((N_CALLS, max(frame.size for frame in own.values())), np.int64)
+        for number, call in functions.items():
+            calls[number], frames[number, : own[number].size] = call.address, own[number]
         frames[START:, 1:4] = generator_functions()
-        slow_ops = tuple(sorted({*self.slow_ops, *call.slow_ops}))
-        kept = (*self._keep_alive, call)
-        return replace(self, calls=calls, frames=frames, slow_ops=slow_ops, _keep_alive=kept)
+        slow_ops = {name for call in functions.values() for name in call.slow_ops}
+        return cls(calls, frames, n_precomputed, tuple(sorted(slow_ops)), (*functions.values(),))
 
 
-def compile_functions(
-    functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable]
-) -> tuple[FilterCode, Variable]:
-    """Compile functions of the same inputs, without the parts that do not depend on these."""
-    compiled = _compile_functions(functions, inputs, True)
-    # operations that run in Python need a NumPy generator, which the fast draws do not support
-    return compiled if not compiled[0].slow_ops else _compile_functions(functions, inputs, False)
-
-
-def _compile_functions(
-    functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable], fast: bool
-) -> tuple[FilterCode, Variable]:
+def _compiled(
+    functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable], *, fast: bool
+) -> tuple[dict[int, CompiledCall], Variable]:
+    """Compile functions of the same inputs, and return what does not depend on these."""
     graphs = rewrite.inline_symbolic([graph for outputs in functions.values() for graph in outputs])
     graphs = in_double_precision(with_fast_normals(graphs) if fast else graphs)
     graphs, parameters, precomputed = rewrite.split_parameters_only(graphs, inputs)
-    empty = np.zeros((N_CALLS, 0), np.int64)
-    code = FilterCode(np.zeros(N_CALLS, np.int64), empty, parameters.type.shape[0], (), ())
+    calls = {}
     for number, outputs in functions.items():
         own, graphs = graphs[: len(outputs)], graphs[len(outputs) :]
-        threaded = on_one_generator(own)
-        if threaded is None:
-            raise ModelError(
-                "distributions of a state-space model must draw with one random generator each, "
-                "got an operation that holds several; write it with PyMC's own distributions."
-            )
-        own, generator, last = threaded
+        own, generator, last = on_generator(own)
         drawn = (generator, last) if last is not generator else ()
-        code = code.with_call(number, compile_call([*inputs, parameters], own, *drawn))
-    return code, precomputed
+        calls[number] = compile_call([*inputs, parameters], own, *drawn)
+    return calls, pt.specify_shape(precomputed, parameters.type.shape)
+
+
+def on_generator(graphs: Sequence[Variable]) -> tuple[list[Variable], Variable, Variable]:
+    """Return graphs whose draws use one random generator, it, and its state after them."""
+    found = on_one_generator(graphs)
+    if found is None:
+        raise ModelError(
+            "distributions of a state-space model must draw with one random generator each, got an "
+            "operation that holds several; write it with PyMC's own distributions."
+        )
+    return found
+
+
+def simulated(graphs: StateSpaceGraphs, n_times: Any) -> Variable:
+    """Return the graph of a data set that is drawn from the model."""
+
+    def drawn(distribution: Variable) -> tuple[list[Variable], Variable, Variable]:
+        """Return a state and the observation there, drawn with one generator."""
+        state = pt.cast(distribution, graphs.h.dtype)
+        # in the place of ``h``, and not as a copy, which would be another draw
+        (row,) = graph_replace([graphs.emission], {graphs.h: state}, strict=False)
+        return on_generator(rewrite.inline_symbolic([state, row]))
+
+    first, generator, after = drawn(graphs.init)
+    start = {graphs.t: pt.constant(0, dtype="int64"), generator: pt.random.shared_rng(seed=None)}
+    state, row, after = clone_replace([*first, after], start, rebuild_strict=False)
+    (following, emitted), own, last = drawn(graphs.transition)
+
+    def step(t: Variable, h: Variable, rng: Variable) -> list[Variable]:
+        given = {graphs.t: t, graphs.h: h, own: rng}
+        return clone_replace([following, last, emitted], given, rebuild_strict=False)
+
+    _, _, rows = pytensor.scan(
+        step,
+        sequences=[pt.arange(1, n_times)],
+        outputs_info=[state, after, None],
+        return_updates=False,
+    )
+    return pt.concatenate([row[None], rows])
 
 
 def compile_filter(
@@ -494,8 +498,12 @@ def compile_filter(
         functions[MOVE + kind] = many.move(kind)
     if look_ahead and COMPLETE in kinds[1:]:
         functions[LOOK_AHEAD] = many.look_ahead()
-    code, precomputed = compile_functions(functions, many.inputs)
-    return code.with_call(SETUP, compile_call([x], [precomputed]))
+    calls, precomputed = _compiled(functions, many.inputs, fast=True)
+    if any(call.slow_ops for call in calls.values()):
+        # operations in Python need a NumPy generator, which the fast draws do not support
+        calls, precomputed = _compiled(functions, many.inputs, fast=False)
+    calls[SETUP] = compile_call([x], [precomputed])
+    return FilterCode.of(calls, precomputed.type.shape[0])
 
 
 # Cost of a time without its particles (calls, allocations and a stream), in units of the work on
@@ -503,32 +511,9 @@ def compile_filter(
 _PARTICLES_A_STEP = 30.0
 
 
-@dataclass(frozen=True)
-class FilterRun:
-    """The result of one run of a filter.
-
-    If a run ends because no particle has any weight, all is NaN from that time on, except the log
-    increment, which is ``-inf`` at that time.
-    """
-
-    log_likelihood: float  # log of the estimate, in nats
-    states: Floats  # shape (n_times, n_particles, ...): particles at every time
-    # shape (n_times, n_particles): their normalised weights given the data up to then
-    weights: Floats
-    # shape (n_times, n_particles): index of the particle at the previous time that each comes from;
-    # meaningless at time 0
-    ancestors: NDArray[np.int64]
-    # shape (n_times,): log of the estimated density of each observation given those before, in nats
-    log_increments: Floats
-    ess: Floats  # shape (n_times,): effective sample size at every time
-
-
 @dataclass(frozen=True, eq=False)
-class ParticleFilter:
-    """Estimates the likelihood of a state-space model, without bias.
-
-    An estimate is a deterministic function of the free variables and of seeds.
-    """
+class ParticleFilter(LikelihoodEstimator):
+    """Estimates the likelihood of a state-space model, without bias."""
 
     name: str  # name of the observed variable
     code: FilterCode  # the model in machine code
@@ -547,19 +532,15 @@ class ParticleFilter:
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
         """Return the log of an unbiased estimate of the likelihood."""
-        x, seeds = self._checked(x, seeds)
+        x, seeds = self.checked(x, seeds)
         log_likelihood = np.empty(len(x))
         filter_many(x, seeds, self._model, self._options, log_likelihood)
         return log_likelihood
 
-    def with_particles(self, n_particles: int) -> Self:
-        """Return the estimator with another number of particles, on the same machine code."""
-        return replace(self, n_particles=check_count("n_particles", n_particles, 2))
-
-    def with_seeds(self, n_seeds: int) -> Self:
-        """Return the estimator with another number of blocks, at most one for each time."""
-        n_seeds = min(check_count("n_seeds", n_seeds, 1), len(self.observed))
-        return replace(self, n_seeds=n_seeds)
+    @property
+    def most_seeds(self) -> int:
+        """One for each time."""
+        return len(self.observed)
 
     def cost(self) -> tuple[float, float]:
         """Return the fixed cost of an estimate, and the cost of a particle.
@@ -570,36 +551,29 @@ class ParticleFilter:
 
     # states -----------------------------------------------------------------------------------
 
-    def run(self, x: Floats, seeds: Any) -> FilterRun:
-        """Run one filter and keep all its particles."""
-        rows, checked = self._checked(np.asarray(x)[None], np.atleast_1d(seeds)[None])
-        n_times, n = len(self.observed), self.n_particles
-        size = int(np.prod(self.state_shape))
+    def _run(self, x: Floats, seeds: Any) -> tuple[float, Record]:
+        """Run one filter and keep all its particles; return also the log of the estimate.
+
+        If a run ends because no particle has any weight, all is NaN from that time on, except the
+        log increment, which is ``-inf`` at that time.
+        """
+        rows, checked = self.checked(np.asarray(x)[None], np.atleast_1d(seeds)[None])
+        shape = len(self.observed), self.n_particles
         record = Record(
-            np.full((n_times, n, size), np.nan),
-            np.full((n_times, n), np.nan),
-            np.zeros((n_times, n), np.int64),
-            np.full(n_times, np.nan),
-            np.full(n_times, np.nan),
+            np.full((*shape, int(np.prod(self.state_shape))), np.nan),
+            np.full(shape, np.nan),
+            np.zeros(shape, np.int64),
+            *np.full((2, shape[0]), np.nan),
         )
-        log_likelihood = run(
-            rows[0],
-            checked[0],
-            self._model,
-            self._options,
-            np.empty(self.code.n_precomputed),
-            record,
-        )
-        states = record.states.reshape(n_times, n, *self.state_shape)
-        return FilterRun(float(log_likelihood), states, *record[1:])
+        precomputed = np.empty(self.code.n_precomputed)
+        found = run(rows[0], checked[0], self._model, self._options, precomputed, record)
+        states = record.states.reshape(*shape, *self.state_shape)
+        return float(found), record._replace(states=states)
 
-    def path(self, x: Floats, seeds: Any) -> Floats:
+    def _path(self, log_likelihood: float, done: Record, seeds: Any) -> Floats:
         """Return one path of the state given all data, shape ``(n_times, ...)``."""
-        return self._path_of(self.run(x, seeds), seeds)
-
-    def _path_of(self, done: FilterRun, seeds: Any) -> Floats:
         path = np.full((len(self.observed), *self.state_shape), np.nan)
-        if not np.isfinite(done.log_likelihood):
+        if not np.isfinite(log_likelihood):
             return path
         entropy = [int(seed) for seed in np.atleast_1d(seeds)]
         draw = np.random.default_rng(entropy).random()
@@ -613,7 +587,7 @@ class ParticleFilter:
     def latent(
         self, x: Floats, seeds: Seeds
     ) -> tuple[dict[str, tuple[tuple[str, ...], NDArray[Any]]], dict[str, Any]]:
-        """Draw a path for every row of ``x``; see ``contract.LikelihoodEstimator``.
+        """Draw a path for every row of ``x``; see ``LikelihoodEstimator``.
 
         Also returned are the effective sample size of the filters, as a share of the particles, and
         the log density of each observation given those before.
@@ -622,10 +596,10 @@ class ParticleFilter:
         axes = tuple(f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
         paths, shares, increments = [], [], []
         for row, own in zip(x, seeds, strict=True):
-            done = self.run(row, own)
-            paths.append(self._path_of(done, own))
+            log_likelihood, done = self._run(row, own)
+            paths.append(self._path(log_likelihood, done, own))
             shares.append(done.ess / self.n_particles)
-            increments.append(done.log_increments)
+            increments.append(done.increments)
         variables = {
             f"{self.name}_states": ((time, *axes), np.array(paths)),
             f"{self.name}_ess": ((time,), np.array(shares)),
@@ -635,13 +609,13 @@ class ParticleFilter:
 
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
         """Return why an estimate is zero or not a number: time, data and states there."""
-        done = self.run(x, seeds)
-        if np.isfinite(done.log_likelihood):
+        log_likelihood, done = self._run(x, seeds)
+        if np.isfinite(log_likelihood):
             return ""
         where = parameters or f"x={np.round(np.asarray(x), 4).tolist()}"
-        reached = np.flatnonzero(np.isnan(done.log_increments))
-        t = int(reached[0]) if reached.size else len(done.log_increments) - 1
-        impossible = np.flatnonzero(done.log_increments == -np.inf)
+        reached = np.flatnonzero(np.isnan(done.increments))
+        t = int(reached[0]) if reached.size else len(done.increments) - 1
+        impossible = np.flatnonzero(done.increments == -np.inf)
         if not impossible.size:
             return (
                 f"the likelihood of {self.name!r} is not a number at {where}, at time {t}: a "
@@ -655,18 +629,6 @@ class ParticleFilter:
             f"{np.round(self.observed[t], 4).tolist()} at time {t}, where their states are {span}. "
             "Look at the emission's support, or use more particles or a guided filter."
         )
-
-    # -------------------------------------------------------------------------------------------
-
-    def _checked(self, x: Floats, seeds: Any) -> tuple[Floats, Seeds]:
-        x = np.ascontiguousarray(x, np.float64)
-        seeds = np.ascontiguousarray(seeds, np.uint64)
-        if seeds.shape != (len(x), self.n_seeds):
-            raise ValueError(
-                f"seeds must have shape {(len(x), self.n_seeds)}, one for every row of x and "
-                f"every block, got {seeds.shape}."
-            )
-        return x, seeds
 
     @property
     def _model(self) -> tuple[Any, ...]:

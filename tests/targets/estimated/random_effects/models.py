@@ -157,14 +157,15 @@ def at_point(n, point=POINT):
 def derivatives(density, point, at):
     """Start of Newton's method at a point; values, gradients and Hessians of all groups there."""
     n_groups, n_dim = at.shape
-    parameters, start = np.empty(density.n_parameters), np.empty((n_groups, n_dim))
+    parameters, start = np.empty(density.sizes[0]), np.empty((n_groups, n_dim))
     value, gradient = np.empty(n_groups), np.empty((n_groups, n_dim))
     hessian = np.empty((n_dim, n_groups, n_dim))
     for number, arrays in enumerate(
         [(point, parameters, start), (at, parameters, value, gradient, hessian)]
     ):
-        frame = density.frames()[number]
+        function = density.calls[number]
+        frame = function.frame()
         slots = slice(GENERATOR_SLOTS, GENERATOR_SLOTS + len(arrays))
         frame[slots] = [a.ctypes.data for a in arrays]
-        assert call(density.addresses[number], frame) == 0
+        assert call(function.address, frame) == 0
     return start, value, gradient, hessian.transpose(1, 0, 2)

@@ -392,7 +392,8 @@ def test_parameters_and_covariates_of_the_model():
 def test_paths_are_draws_given_all_data():
     """Smoothed paths: mean and variance of the state at the start, given what came later."""
     one = estimator("bootstrap").with_particles(300)
-    paths = np.array([one.path([OFFSET], seed) for seed in range(400)])
+    seeds = np.arange(400, dtype=np.uint64)[:, None]
+    _, paths = one.latent(np.full((400, 1), OFFSET), seeds)[0][f"{one.name}_states"]
     assert paths.shape == (400, 5)
     times = np.arange(5)
     prior = Q**2 / (1 - PHI**2) * PHI ** np.abs(times[:, None] - times)
