@@ -295,6 +295,12 @@ def _is_short(target: Any, n_evaluations: float) -> bool:
 _MOST_APPROXIMATED = 3000
 
 
+def _is_unknown(model: Any) -> bool:
+    """Return whether no approximation is known of the posterior of all variables."""
+    target: Any = target_of(model, reparameterise=True, backend="numpy")
+    return target.hyperparameters is None
+
+
 def plate_target(
     model: Any, marginalise: Any, problem: str | None, *, open_routes: bool
 ) -> PlateTarget | None:
@@ -302,8 +308,9 @@ def plate_target(
 
     ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
     can be. Where the user leaves the route open, continuous ones are integrated if there are no
-    global variables, or more coordinates than an approximation of the whole posterior can have.
-    All this is known before the run.
+    global variables, or more coordinates than an approximation of the whole posterior can have, or
+    if no such approximation is known and the elements have nodes in common, so that they cost
+    little. All this is known before the run.
     """
     if marginalise is False:
         return None
@@ -312,10 +319,10 @@ def plate_target(
             structure = structure_of_model(model)
             of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
             is_hard = not structure.reasons or structure.layout.size > _MOST_APPROXIMATED
-            worthwhile = bool(structure.plates) and (of_sums or (open_routes and is_hard))
-            if marginalise is True or worthwhile:
+            needed = marginalise is True or of_sums or (open_routes and is_hard)
+            if structure.plates and (needed or (open_routes and _is_unknown(model))):
                 target = target_of(model, marginalise=True, backend="numpy")
-                if structure.plates and isinstance(target, PlateTarget):
+                if isinstance(target, PlateTarget) and (needed or target.is_cheap):
                     target.differentiable  # noqa: B018  # raises an error if it is not batched
                     return target
             problem = "the model has no such variable"

@@ -23,7 +23,7 @@ from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.model.vectorised import quietly
 from pm_evidence.targets.plates.integrals import drawn, gradient_of
 from pm_evidence.targets.plates.programs import PlateProgram
-from pm_evidence.targets.plates.quadrature import rule_of
+from pm_evidence.targets.plates.quadrature import Quadrature, rule_of
 from pm_evidence.targets.plates.structure import structure_of
 
 Floats = NDArray[np.float64]
@@ -124,6 +124,11 @@ class PlateTarget(PyMCTarget):
     def prior_points(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` prior draws of the global variables; see ``PyMCTarget``."""
         return without_overflow(self._prior_points(n, seed), self._keeps_support)
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether the elements of all plates have nodes in common."""
+        return all(isinstance(rule, Quadrature) and rule.is_common for rule in self.rules)
 
     @cached_property
     def n_numbers(self) -> int:

@@ -45,7 +45,7 @@ def usual(path, n_sweeps=1):
 @every_path
 def test_invariance_and_reversal(path):
     """A kernel that distorts its density, or has a wrong reversal, biases every evidence."""
-    assert invariance_p_value(usual(path), path, 0.7, N) > FALSE_ALARM
+    assert invariance_p_value(usual(path), path, 0.7, MANY) > FALSE_ALARM
     assert reversal_p_value(usual(path), path, 0.7, MANY) > FALSE_ALARM
 
 

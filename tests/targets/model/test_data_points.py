@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+import pm_evidence.targets.model.cache  # noqa: F401  # says how targets are pickled
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.model.data_points import data_points_target, terms_of
 from pm_evidence.targets.model.target import PyMCTarget
