@@ -28,9 +28,9 @@ _SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 33, 22.0
 # change is smaller than the last number.
 _CHANGE, _TOLERANCE, _ENOUGH = 1e-3, 1e-5, 3e-6
 # Where nodes that all elements have in common cost little: number of nodes over so many scales of
-# the prior on both sides, how often the interval is widened, and its first and most parts where it
-# is divided.
-_COMMON, _COMMON_REACH, _MOST_WIDENED, _FIRST_PARTS, _MOST_COMMON_PARTS = 161, 10.0, 4, 16, 320
+# the prior on both sides, how often this number is doubled, and the first and most parts of the
+# interval where it is then divided.
+_COMMON, _COMMON_REACH, _MOST_DOUBLED, _FIRST_PARTS, _MOST_COMMON_PARTS = 73, 9.0, 3, 16, 320
 # Difference of integrals between scans of different fineness that shows a missed mode, in nats.
 _MISSED = 1e-3
 # Most nodes, and most steps, before the interval is divided.
@@ -134,27 +134,27 @@ class Quadrature:
 
     def _in_common(self, x: Floats, location: Floats, scale: Floats) -> Found:
         """Return nodes that all elements have in common: many of them cost little."""
-        rows, found = np.arange(len(x)), Found()
+        rows, m, found = np.arange(len(x)), self.n_scanned, Found()
         high = np.full((len(x), 1), _COMMON_REACH)
         low = -high
-        for step in range(_MOST_WIDENED):
+        for step in range(_MOST_DOUBLED + 1):
             given = x[rows], location[rows], scale[rows], low[rows], high[rows]
-            scan = _Scan.of(self, *given, self.n_scanned)
+            scan = _Scan.of(self, *given, m)
             done = scan.settled.all(axis=1)
             if done.any():
                 found.append((rows[done], scan.nodes(done)))
-            below, above = ((at.any(axis=1) & ~done) for at in (scan.at_low, scan.at_high))
-            is_last = step + 1 == _MOST_WIDENED
-            for k in rows[~done if is_last else ~(done | below | above)]:
-                one, ends = slice(k, k + 1), (float(low[k, 0]), float(high[k, 0]))
-                nodes = self._divided_in_common(x[one], location[one], scale[one], *ends)
-                found.append((np.array([k]), nodes))
-            width = high - low
-            low[rows[below]] -= width[rows[below]]
-            high[rows[above]] += width[rows[above]]
-            rows = rows[below | above]
-            if not rows.size or is_last:
-                break
+            if step < _MOST_DOUBLED:
+                below, above = (at.any(axis=1) & ~done for at in (scan.at_low, scan.at_high))
+                width = high - low
+                low[rows[below]] -= 0.5 * width[rows[below]]
+                high[rows[above]] += 0.5 * width[rows[above]]
+            rows, m = rows[~done], 2 * m - 1
+            if not rows.size:
+                return found
+        for k in rows:
+            one, ends = slice(k, k + 1), (float(low[k, 0]), float(high[k, 0]))
+            nodes = self._divided_in_common(x[one], location[one], scale[one], *ends)
+            found.append((np.array([k]), nodes))
         return found
 
     def _divided_in_common(

@@ -9,7 +9,7 @@ from scipy import stats
 import pm_evidence as pe
 from pm_evidence.core.records import Facts, RunRecord
 from pm_evidence.execution.display import Display
-from pm_evidence.runs import reparameterise
+from pm_evidence.runs import anneal
 from pm_evidence.runs.anneal import with_coordinates
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model import coordinates
@@ -48,7 +48,7 @@ def result(model):
 def forced(monkeypatch, amount, log_unit=1.0):
     """Let every run be annealed with this centring."""
     centring = Centring((amount,), (log_unit,))
-    monkeypatch.setattr(reparameterise, "best_centring", lambda _: centring)
+    monkeypatch.setattr(anneal, "best_centring", lambda _: centring)
 
 
 def distance(dt):
