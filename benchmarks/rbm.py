@@ -51,13 +51,15 @@ def seconds(
     return {name: float(np.median(durations)) for name, durations in found.items()}
 
 
-def random_machine(latent: str = "full") -> pe.RBM:
+def random_machine(latent: str = "full") -> pe.rbm.RBM:
     rng = np.random.default_rng(1)
     w = rng.normal(0.0, 0.1, (N_VISIBLE, N_HIDDEN))
-    return pe.RBM(w, np.full(N_VISIBLE, -1.0), np.zeros(N_HIDDEN), base="uniform", latent=latent)
+    return pe.rbm.RBM(
+        w, np.full(N_VISIBLE, -1.0), np.zeros(N_HIDDEN), base="uniform", latent=latent
+    )
 
 
-def advance(machine: pe.RBM, n_stages: int = SWEEPS) -> Callable:
+def advance(machine: pe.rbm.RBM, n_stages: int = SWEEPS) -> Callable:
     """Return a task that moves chains through stages, one sweep at each."""
     path, kernel = machine.annealing_setup("auto").path, KERNELS[machine.latent][1]()
     state, chains = (
@@ -85,7 +87,7 @@ def products() -> Callable:
     return task
 
 
-def numpy_steps(machine: pe.RBM) -> Callable:
+def numpy_steps(machine: pe.rbm.RBM) -> Callable:
     """Return a task of as many annealing steps in vectorised NumPy of single precision."""
     w, a, b = (x.astype(np.float32) for x in (machine.W, machine.visible_bias, machine.hidden_bias))
     down = np.ascontiguousarray(w.T)
@@ -108,7 +110,7 @@ def numpy_steps(machine: pe.RBM) -> Callable:
     return task
 
 
-def jax_steps(machine: pe.RBM) -> Callable:
+def jax_steps(machine: pe.rbm.RBM) -> Callable:
     """Return the same in JAX, as one compiled loop."""
     import jax
     import jax.numpy as jnp
@@ -133,7 +135,7 @@ def jax_steps(machine: pe.RBM) -> Callable:
     return lambda: jax.block_until_ready(loop(begin))
 
 
-def pydeep_steps(machine: pe.RBM) -> Callable:
+def pydeep_steps(machine: pe.rbm.RBM) -> Callable:
     """Return annealing by the estimator of PyDeep, which has a stage for each step."""
     from pydeep.rbm import estimator, model
 
@@ -187,7 +189,7 @@ def latent(repeats: int) -> None:
     train, _ = mnist()
     parameters = published_rbm()
     machines = {
-        name: pe.RBM(*parameters, data=train, latent=name, base="data")
+        name: pe.rbm.RBM(*parameters, data=train, latent=name, base="data")
         for name in ("full", "marginal")
     }
     lengths = {"full": 20 * SWEEPS, "marginal": SWEEPS}
@@ -214,12 +216,12 @@ def latent(repeats: int) -> None:
     )
 
 
-def forward_work(machine: pe.RBM, n_stages: int) -> np.ndarray:
+def forward_work(machine: pe.rbm.RBM, n_stages: int) -> np.ndarray:
     """Return the work of 512 forward paths of equal steps."""
     dt = pe.sample_evidence(
         machine,
-        schedule=pe.Linear(),
-        method=pe.AIS(n_stages=n_stages, direction="forward"),
+        schedule=pe.schedules.Linear(),
+        method=pe.methods.AIS(n_stages=n_stages, direction="forward"),
         draws=512,
         target_mcse=None,
         random_seed=1,

@@ -39,7 +39,7 @@ def targets() -> dict[str, tuple[Callable[[], Any], float, int]]:
     """
     systems = exact_systems()
     found = {name: (systems[name].build, systems[name].log_evidence, 60) for name in NAMES}
-    gaussian, ising = pe.Gaussian(), pe.Ising(16)
+    gaussian, ising = pe.mixtures.Gaussian(), pe.lattices.Ising(16)
     return found | {
         "logistic_regression": (logistic_regression, np.nan, 60),
         "Gaussian": (lambda: gaussian, gaussian.log_evidence, 200),
@@ -54,8 +54,8 @@ def schedules(n_stages: int) -> dict[str, Any]:
         "sm08": "sm08",
         "gms13": "gms13",
         "varopt": "varopt",
-        "varopt, steps <= 3 / K": pe.VarOpt(largest_step=3.0 / n_stages),
-        "varopt, steps <= 10 / K": pe.VarOpt(largest_step=min(10.0 / n_stages, 1.0)),
+        "varopt, steps <= 3 / K": pe.schedules.VarOpt(largest_step=3.0 / n_stages),
+        "varopt, steps <= 10 / K": pe.schedules.VarOpt(largest_step=min(10.0 / n_stages, 1.0)),
     }
 
 
@@ -65,7 +65,7 @@ def measure(target: Any, schedule: Any, n_stages: int, repeats: int) -> dict[str
     for seed in range(repeats):
         dt = pe.sample_evidence(
             target,
-            method=pe.AIS(direction="forward", n_stages=n_stages),
+            method=pe.methods.AIS(direction="forward", n_stages=n_stages),
             schedule=schedule,
             draws=PATHS,
             target_mcse=None,

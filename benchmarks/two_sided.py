@@ -32,7 +32,7 @@ def run(model: pm.Model, direction: str, draws: int, n_stages: int, seed: int) -
     """Return the recommended log evidence of one run, and its density evaluations."""
     dt = pe.sample_evidence(
         model,
-        method=pe.AIS(direction=direction, n_stages=n_stages),
+        method=pe.methods.AIS(direction=direction, n_stages=n_stages),
         draws=draws,
         target_mcse=None,
         random_seed=seed,

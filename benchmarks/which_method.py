@@ -65,7 +65,10 @@ def cases() -> list[Case]:
     for name, kind in REGRESSIONS.items():
         case = CASES[name]
         found.append(Case(name, kind, case.build, case.reference().log_evidence))
-    for name, lattice in (("Ising, 4 x 4", pe.Ising(4)), ("Potts, 4 x 4, q = 3", pe.Potts(4, q=3))):
+    for name, lattice in (
+        ("Ising, 4 x 4", pe.lattices.Ising(4)),
+        ("Potts, 4 x 4, q = 3", pe.lattices.Potts(4, q=3)),
+    ):
         exact = transfer_matrix(lattice) - lattice.log_n_states
         found.append(Case(name, "lattice", lambda lattice=lattice: lattice, exact, ("auto",)))
     return found

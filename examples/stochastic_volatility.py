@@ -232,7 +232,7 @@ def volatility(model, dt, draws=200, seed=SEED):
     latent : Dataset
         Paths of h, and how the filters that found them fared.
     """
-    latent = pe.sample_latent(dt, model, draws=draws, random_seed=seed)
+    latent = pe.gp.sample_latent(dt, model, draws=draws, random_seed=seed)
     deviation = np.exp(latent["returns_states"] / 2)
     return deviation.quantile(QUANTILES, dim=["chain", "draw"]).values, latent
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from pm_evidence.core.checks import check_count, check_positive, described, float_array, real_number
 from pm_evidence.core.contracts import FindsSteps, Path, State
 from pm_evidence.core.exceptions import NumericalError
+from pm_evidence.core.lazy import names_from
 from pm_evidence.core.numerics import ess_share
+
+if TYPE_CHECKING:  # they are imported when they are asked for
+    from pm_evidence.samplers.planning import GMS13, SM08, Linear, VarOpt
+
+__all__ = ["GMS13", "SM08", "Linear", "VarOpt"]
+
+__getattr__, __dir__ = names_from(__name__, dict.fromkeys(__all__, "pm_evidence.samplers.planning"))
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +82,7 @@ def fixed_schedule(schedule: Sequence[float] | Floats) -> Floats:
 def _not_a_schedule(schedule: Any) -> str:
     return (
         f"schedule must be {', '.join(map(repr, SCHEDULES))}, a schedule object such as "
-        f"pe.VarOpt(), or an array of inverse temperatures, got {described(schedule)}; "
+        f"pe.schedules.VarOpt(), or an array of inverse temperatures, got {described(schedule)}; "
         "[0, 0.5, 1] is a short one."
     )
 

@@ -109,8 +109,8 @@ def test_the_exact_value_does_not_rest_on_the_recursion_alone():
 @cache
 def linear_run(resampling="systematic"):
     if resampling is None:
-        return sample(linear_model(), method=pe.AISEL(resampling=None), draws=300)
-    return sample(linear_model(), method=pe.AISEL(resampling=resampling))
+        return sample(linear_model(), method=pe.methods.AISEL(resampling=None), draws=300)
+    return sample(linear_model(), method=pe.methods.AISEL(resampling=resampling))
 
 
 SSP = pytest.param("ssp", marks=pytest.mark.slow)
@@ -136,7 +136,7 @@ def test_linear_gaussian_model(resampling):
 @pytest.mark.parametrize("resampling", ["systematic", pytest.param(None, marks=pytest.mark.slow)])
 def test_correlated_estimates(resampling):
     """Moves that keep most of the words: another kernel, and the same evidence."""
-    method = pe.AISEL(resampling=resampling, renewal=0.1)
+    method = pe.methods.AISEL(resampling=resampling, renewal=0.1)
     dt = sample(linear_model(60), method=method, draws=1000 if resampling else 200)
     check(dt, linear_exact(), largest_mcse=0.5)
     assert dt["sample_stats"]["log_likelihood_estimate"].shape[-1] > 1
@@ -144,8 +144,8 @@ def test_correlated_estimates(resampling):
 
 def test_options_reach_the_kernel():
     """And the number of particles that the user gives is kept."""
-    longer = sample(linear_model(20), method=pe.AISEL(burn_in=2), draws=320)
-    plain = sample(linear_model(20), method=pe.AISEL(), draws=320)
+    longer = sample(linear_model(20), method=pe.methods.AISEL(burn_in=2), draws=320)
+    plain = sample(linear_model(20), method=pe.methods.AISEL(), draws=320)
     evaluations = [dt["log_evidence"].attrs["n_evaluations"] for dt in (longer, plain)]
     assert evaluations[0] > 1.5 * evaluations[1]
     assert numbers(longer) == numbers(plain) == [20]
@@ -253,14 +253,14 @@ def test_nile(data_folder):
             observed=y,
         )
     check(sample(model), NILE)
-    check(sample(model, method=pe.AISEL(resampling=None), draws=150), NILE)
+    check(sample(model, method=pe.methods.AISEL(resampling=None), draws=150), NILE)
 
 
 @pytest.mark.slow
 def test_random_effects():
     """Integrated out on islands and on paths, or sampled as parameters: the same evidence."""
     model, exact = build_poisson_glmm(), poisson_glmm().log_evidence
-    check(sample(model, method=pe.AISEL(resampling=None), draws=200), exact)
+    check(sample(model, method=pe.methods.AISEL(resampling=None), draws=200), exact)
     estimated = sample(model)
     check(estimated, exact)
     with warnings.catch_warnings():
@@ -281,10 +281,10 @@ def test_random_effects():
 
 def test_what_does_not_belong_together_is_refused():
     """Known likelihoods with this method, and kernels that need a density with these models."""
-    for method in ("aisel", pe.AISEL, pe.AISEL(resampling=None)):
+    for method in ("aisel", pe.methods.AISEL, pe.methods.AISEL(resampling=None)):
         with pytest.raises(ValueError, match="needs a likelihood that is estimated"):
             sample(shared("normal").model, method=method)
-    for kernel in ("hmc", pe.HMC(), pe.RandomWalk()):
+    for kernel in ("hmc", pe.kernels.HMC(), pe.kernels.RandomWalk()):
         with pytest.raises(ValueError, match=r"'auto' or a pe\.PseudoMarginal"):
             sample(linear_model(), kernel=kernel)
     with pytest.raises(pe.ModelError, match=r"pe\.sample_evidence"), linear_model():
@@ -312,7 +312,7 @@ def test_chosen_number_is_reported():
 @pytest.mark.parametrize("resampling", ["systematic", None])
 def test_too_few_particles_are_known_as_such(resampling):
     """Whatever else is wrong then, the message names the noise."""
-    method = pe.AISEL(resampling=resampling)
+    method = pe.methods.AISEL(resampling=resampling)
     with pytest.warns(pe.EvidenceWarning, match=r"variance of .* with n_particles=2"):
         dt = sample(linear_model(2), method=method, draws=320 if resampling else 60)
     assert dt["log_evidence"].attrs["log_likelihood_variance"] > 8.0
@@ -334,8 +334,8 @@ def test_noise_alone_is_a_status():
 @pytest.mark.parametrize(
     ("build", "method", "draws"),
     [
-        (linear_model, pe.AISEL(), 320),
-        (lambda: shared("groups").model, pe.AISEL(resampling=None, renewal=0.3), 40),
+        (linear_model, pe.methods.AISEL(), 320),
+        (lambda: shared("groups").model, pe.methods.AISEL(resampling=None, renewal=0.3), 40),
     ],
 )
 def test_same_numbers_in_threads(build, method, draws):
@@ -390,7 +390,7 @@ def test_posterior_has_the_models_shape():
 def test_coverage(resampling, renewal):
     """60 seeds: with a true coverage of 95 % the rule fails in 0.5 % of cases; of 75 %, it passes
     in 3 %. The mean of Z over the runs is right, whatever the error bars say."""
-    method = pe.AISEL(resampling=resampling, renewal=renewal)
+    method = pe.methods.AISEL(resampling=resampling, renewal=renewal)
     draws, unbiased = (2000, "smc") if resampling else (150, "jarzynski")
     rows = []
     for seed in range(60):

@@ -1,7 +1,8 @@
 """Are the intervals of each route right? 100 runs each of ten systems or more for either route.
 
-Default runs are made, of which those count that end on the first route, and runs of ``pe.SMC()``,
-which is what the second route does. Of these at least 90 % have to be "ok". Of those that are
+Default runs are made, of which those count that end on the first route, and runs of
+``pe.methods.SMC()``, which is what the second route does. Of these at least 90 % have to be "ok".
+Of those that are
 
 - nominal 95 % intervals cover the exact value in 90 to 99 %, or as far below or above as chance
   allows where fewer than 90 runs count. One system is known to be covered in 100 %, because the
@@ -28,7 +29,7 @@ LOWEST, HIGHEST, LEAST_SPREAD = 0.90, 0.99, 0.7
 LEAST_OK, LEAST_RUNS = 0.90, 30
 DISTANT, MOST_DISTANT, MOST_FAR = 3.5, 0.03, 0.011
 
-OPTIONS = {"importance": {"route": "importance"}, "annealing": {"method": pe.SMC()}}
+OPTIONS = {"importance": {"route": "importance"}, "annealing": {"method": pe.methods.SMC()}}
 BOTH = [
     "normal_inverse_gamma",
     "student_t_groups",

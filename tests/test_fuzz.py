@@ -96,8 +96,8 @@ def raises(message):
         (lambda size: np.zeros(2) + np.zeros(size), "foreign"),  # NumPy's words
         (lambda size: {}[size], "foreign"),  # no refusal at all
         (raises("size must be small"), "foreign"),  # not raised by the package
-        (lambda size: pe.Ising(4, coupling="x"), "unnamed"),
-        (lambda size: pe.SMC(islands=1), "unnamed"),
+        (lambda size: pe.lattices.Ising(4, coupling="x"), "unnamed"),
+        (lambda size: pe.methods.SMC(islands=1), "unnamed"),
         (lambda size: size, "accepted"),
     ],
 )
@@ -107,7 +107,7 @@ def test_what_is_wrong_is_seen(function, outcome):
 
 
 def test_a_named_refusal_is_one():
-    assert judge(Call("SMC", pe.SMC, {"islands": 1}, {"islands": "1"}))[0] == "refused"
+    assert judge(Call("SMC", pe.methods.SMC, {"islands": 1}, {"islands": "1"}))[0] == "refused"
 
 
 def test_a_crash_is_seen(tmp_path):

@@ -125,7 +125,7 @@ def test_discrete_model_has_no_bridge():
 
 
 def test_starts_from_the_users_posterior(idata):
-    dt = sample(method=pe.AIS(reverse_start=idata))
+    dt = sample(method=pe.methods.AIS(reverse_start=idata))
     evidence = pe.log_evidence(dt)
     assert evidence.status == "ok" and abs(evidence.value - LOG_Z) < 4 * evidence.mcse
     assert dt["log_evidence"].attrs["reverse_start"] == "given"
@@ -144,12 +144,12 @@ def test_starts_that_contradict_themselves_give_a_warning(idata):
         pe.EvidenceWarning,
         match=rf"but {3 * n_chains} of {n} draws ended in a divergence: .* non-centred model",
     ):
-        sample(method=pe.AIS(reverse_start=doubtful))
+        sample(method=pe.methods.AIS(reverse_start=doubtful))
     apart = idata.copy(deep=True)
     moved = apart["posterior"]["mu"]
     apart["posterior"]["mu"] = moved.where(moved["chain"] > 0, moved + 0.4)
     with pytest.warns(pe.EvidenceWarning, match=r"but R-hat of 'mu' is 1\.\d\d, above 1\.05"):
-        sample(method=pe.AIS(reverse_start=apart))
+        sample(method=pe.methods.AIS(reverse_start=apart))
 
 
 SLOW = ["ordered_three", "dirichlet_multinomial", "von_mises"]
@@ -176,7 +176,7 @@ def test_a_wrong_posterior_contradicts_the_forward_paths(idata):
     moved["posterior"]["mu"] = moved["posterior"]["mu"] + 1.5
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
-        dt = sample(method=pe.AIS(reverse_start=moved, n_stages=20), draws=1000)
+        dt = sample(method=pe.methods.AIS(reverse_start=moved, n_stages=20), draws=1000)
     assert pe.log_evidence(dt, estimator="bar").status in ("inconsistent", "missed_mass")
     found = pe.log_evidence(dt)
     assert found.status == "inconsistent" or abs(found.value - LOG_Z) < 5 * found.mcse
@@ -189,7 +189,7 @@ def test_bad_starts(idata):
         (idata.filter(lambda n: n.name != "observed_data"), ValueError, "of this model"),
     ]
     check_refusals(
-        lambda start: sample(method=pe.AIS(reverse_start=start)),
+        lambda start: sample(method=pe.methods.AIS(reverse_start=start)),
         [({"start": start}, error, message) for start, error, message in cases],
     )
 
@@ -204,7 +204,7 @@ def test_posterior_of_another_model_or_of_other_data(idata):
         ("nu", r"draws of 'nu' of shape \(\), got none"),
     ):
         with pytest.raises(ValueError, match=message):
-            sample(models[name], method=pe.AIS(reverse_start=idata))
+            sample(models[name], method=pe.methods.AIS(reverse_start=idata))
 
 
 # --- verdicts ---
@@ -229,7 +229,7 @@ def test_a_phase_transition_is_found(method, missed_by):
 def test_too_few_stages_miss_what_importance_sampling_finds():
     """One stage from the prior to the posterior in ten dimensions is no annealing."""
     system = exact_systems()["gaussian_10"]
-    dt = sample(system.build(), method=pe.AIS(n_stages=1), schedule=[0, 1])
+    dt = sample(system.build(), method=pe.methods.AIS(n_stages=1), schedule=[0, 1])
     evidence = pe.log_evidence(dt)
     assert (evidence.estimator, evidence.status) == ("importance", "ok")
     assert abs(evidence.value - system.log_evidence) < 4 * evidence.mcse < 0.1
@@ -274,6 +274,6 @@ def test_bad_limits():
         ({**target, "max_time": -1}, "max_time must be a finite number above 0"),
         ({**target, "max_draws": 299}, "max_draws must be a whole number of at least 300"),
         ({"max_draws": 5000}, "max_draws needs target_mcse"),
-        ({"method": pe.AIS(), "kernel": "nuts"}, "kernel must be one of"),
+        ({"method": pe.methods.AIS(), "kernel": "nuts"}, "kernel must be one of"),
     ]
     check_refusals(sample, [(given, ValueError, message) for given, message in cases])

@@ -128,7 +128,7 @@ def chosen_sampler(method: Any, default: str) -> Sampler:
     if isinstance(method, type) or not (whole and isinstance(method.annealer, Sampler)):
         names = ", ".join(map(repr, ("auto", *_SAMPLERS)))
         raise TypeError(
-            f"method must be a name ({names}) or a sampler such as pe.SMC(islands=32), got "
+            f"method must be a name ({names}) or a sampler such as pe.methods.SMC(islands=32), got "
             f"{described(method)}; derive a sampler from pe.extending.Annealer."
         )
     if method.name == AISEL.name and default != AISEL.name:
@@ -165,7 +165,8 @@ def check_bridge_arguments(chosen: Any, of_annealing: Mapping[str, Any], idata_k
     wrong |= {"idata_kwargs": idata_kwargs} if idata_kwargs else {}
     for name, value in wrong.items():
         raise ValueError(
-            f"{name} must be left out with pe.Bridge, got {described(value)}: nothing is annealed "
+            f"{name} must be left out with pe.methods.Bridge, got {described(value)}: nothing is "
+            f"annealed "
             "but a small check, and the groups of the result are those of idata."
         )
 
@@ -353,7 +354,7 @@ def needs_compiled_code(
     is_hmc = kernel in ("auto", "hmc") if isinstance(kernel, str) else isinstance(kernel, HMC)
     if not is_hmc:
         return (
-            "kernel must be 'auto', 'hmc' or a pe.HMC, which moves whole populations, got "
+            "kernel must be 'auto', 'hmc' or a pe.kernels.HMC, which moves whole populations, got "
             f"{described(kernel)},"
         )
     if adds_data_points(sampler, path):

@@ -36,7 +36,7 @@ def bridge_sampling(
 ) -> Any:
     """Estimate the evidence of a model from posterior draws that are there already.
 
-    The same as ``sample_evidence(model, method=pe.Bridge(idata))``.
+    The same as ``sample_evidence(model, method=pe.methods.Bridge(idata))``.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def simulate_and_certify(
     draws : int
         Number of paths in each direction.
     n_stages : int, optional
-        As for ``pe.AIS``.
+        As for ``pe.methods.AIS``.
     kernel, cores, executor, random_seed, progressbar, model
         As for `sample_evidence`.
 
@@ -102,7 +102,7 @@ def simulate_and_certify(
         raise ModelError(
             "simulate_and_certify needs a likelihood that can be evaluated, got a model with "
             "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
-            "estimate of its own. Use sample_evidence(method=pe.AISEL(resampling=None))."
+            "estimate of its own. Use sample_evidence(method=pe.methods.AISEL(resampling=None))."
         )
     with Display(progressbar) as display:
         with display.compiling():

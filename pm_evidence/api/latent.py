@@ -80,7 +80,7 @@ def sample_latent(
     ...         observed=np.array([0.1, 0.4, 0.9, 1.1]),
     ...     )
     ...     dt = pe.sample_evidence(draws=200, random_seed=1, progressbar=False)
-    ...     latent = pe.sample_latent(dt, draws=50, random_seed=1)
+    ...     latent = pe.gp.sample_latent(dt, draws=50, random_seed=1)
     >>> latent["y_states"].dims
     ('chain', 'draw', 'y_time')
     """

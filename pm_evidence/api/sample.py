@@ -103,8 +103,8 @@ def sample_evidence(
     Parameters
     ----------
     target : pymc.Model or native target, optional
-        The model; may be left out inside its context. Or a target such as ``pe.Gaussian()``, or one
-        of your own, derived from `pe.NativeTarget`.
+        The model; may be left out inside its context. Or a target such as
+        ``pe.mixtures.Gaussian()``, or one of your own, derived from `pe.extending.NativeTarget`.
     method : str or sampler
         ``"smc"`` (sequential Monte Carlo on independent islands), ``"ais"`` (annealed importance
         sampling with independent paths, forward and reverse), ``"aisel"`` (annealed importance
@@ -112,16 +112,17 @@ def sample_evidence(
         ``"simulated_tempering"`` (chains that move between temperatures), ``"resample_move"`` or
         ``"arm"`` (particles to which data, or variables, are added step by step; ``"arm"`` uses
         more of them where they are needed), or a sampler with its own options, such as
-        ``pe.SMC(islands=32)`` or ``pe.ParallelTempering(ladders=64)``. ``pe.Bridge(idata)`` takes
-        posterior draws that are there already, see `bridge_sampling`. ``"auto"`` is ``"aisel"``
-        for models with a `pe.StateSpace` or `pe.RandomEffects`, ``"smc"`` for all other models, and
-        that of the target, mostly ``"ais"``, for native targets.
+        ``pe.methods.SMC(islands=32)`` or ``pe.methods.ParallelTempering(ladders=64)``.
+        ``pe.methods.Bridge(idata)`` takes posterior draws that are there already, see
+        `bridge_sampling`. ``"auto"`` is ``"aisel"`` for models with a `pe.StateSpace` or
+        `pe.RandomEffects`, ``"smc"`` for all other models, and that of the target, mostly
+        ``"ais"``, for native targets.
     draws : int, optional
         How many posterior draws, or paths in each direction, the first round makes in all: 3,200
         by default for SMC (200 on each of 16 islands), 1,000 for AIS and AISEL, 16,000 for parallel
         tempering (500 on each of 32 ladders), 8,000 for simulated tempering. With islands each
-        makes at least two chains (20 draws for the default of ``pe.SMC``), and each ladder at least
-        two draws. Very long runs of tempering record one iteration of several, so that the
+        makes at least two chains (20 draws for the default of ``pe.methods.SMC``), and each ladder
+        at least two draws. Very long runs of tempering record one iteration of several, so that the
         posterior has fewer draws. The defaults are divided by up to 10 for models with more than
         10,000 numbers of data, constants and results of operations, because each evaluation takes
         long. If ``draws`` is left out, a continuous model is first annealed coarsely, and a density
@@ -129,8 +130,8 @@ def sample_evidence(
         (see Notes).
     schedule : str, schedule or array_like
         ``"adaptive"``; ``"linear"``, ``"sm08"``, ``"gms13"`` or ``"varopt"`` with the ``n_stages``
-        of the sampler; a schedule with its own options, such as ``pe.VarOpt(largest_step=0.01)``;
-        or inverse temperatures that rise from 0 to 1.
+        of the sampler; a schedule with its own options, such as
+        ``pe.schedules.VarOpt(largest_step=0.01)``; or inverse temperatures that rise from 0 to 1.
     kernel : str or Kernel
         What moves the continuous variables: ``"auto"`` (HMC where there is a gradient),
         ``"hmc"``, ``"random_walk"``, or a kernel object. Discrete variables with small support
@@ -147,11 +148,11 @@ def sample_evidence(
         a small annealing from the prior, whose evaluations are counted.
     path : str or path
         The family of densities between reference and target. ``"geometric"`` raises the likelihood
-        to the power beta. ``"data_points"``, or a `pe.DataPoints`, adds the data of a model one
-        after the other. Lattices also have ``"detour"``, restricted Boltzmann machines and
+        to the power beta. ``"data_points"``, or a `pe.paths.DataPoints`, adds the data of a model
+        one after the other. Lattices also have ``"detour"``, restricted Boltzmann machines and
         `Gaussian` ``"moment_average"``, and machines ``"units"``; an object such as
-        ``pe.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual path;
-        ``"geometric"`` for tempering, which needs a log density that is linear in beta;
+        ``pe.paths.DetouredPath(target, height=1.0)`` has options. ``"auto"`` is the target's usual
+        path; ``"geometric"`` for tempering, which needs a log density that is linear in beta;
         ``"data_points"`` for models, and ``"units"`` for machines, with ``"resample_move"`` and
         ``"arm"``.
     potentials : {"likelihood", "prior"}
@@ -255,8 +256,9 @@ def sample_evidence(
     the posterior is known to be log-concave, or to be so given a few scales, which the attribute
     ``log_concave_given`` names. It ends the run if its status is ``"ok"``, its error small enough,
     and its weights have no heavy tail. The second is
-    ``pe.SMC()``, and the third the same with longer chains, if those of the second hardly moved.
-    The attributes ``route`` and ``routes`` of the group ``log_evidence`` say what each found.
+    ``pe.methods.SMC()``, and the third the same with longer chains, if those of the second hardly
+    moved. The attributes ``route`` and ``routes`` of the group ``log_evidence`` say what each
+    found.
 
     Examples
     --------

@@ -50,8 +50,8 @@ def train_rbm(
     """Train a restricted Boltzmann machine on binary data by contrastive divergence.
 
     It makes machines on which estimates of log Z can be tried. Neither the learning rate nor the
-    number of updates is tuned. With ``track=pe.TrackLogZ()`` log Z is estimated all along, and with
-    it the mean log-likelihoods of data and ``validation``.
+    number of updates is tuned. With ``track=pe.rbm.TrackLogZ()`` log Z is estimated all along, and
+    with it the mean log-likelihoods of data and ``validation``.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def train_rbm(
     >>> import numpy as np
     >>> import pm_evidence as pe
     >>> data = [[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]]
-    >>> rbm = pe.train_rbm(
+    >>> rbm = pe.rbm.train_rbm(
     ...     data, 1, steps=5, n_updates=3000, learning_rate=0.5, random_seed=1, progressbar=False
     ... )
     >>> bool(rbm.W[0, 0] * rbm.W[1, 0] > 4.0), bool(abs(rbm.W[2, 0]) < 0.5)
@@ -158,7 +158,7 @@ def _checked_validation(
     if track is None:
         raise ValueError(
             f"validation needs track, got {described(validation)} with track=None; pass "
-            "track=pe.TrackLogZ(), by which likelihoods are estimated."
+            "track=pe.rbm.TrackLogZ(), by which likelihoods are estimated."
         )
     rows = checked_states("validation", validation)
     if rows.shape[1] != n_visible:
@@ -171,7 +171,7 @@ def _checked_validation(
 
 def _check_start(start: RBM, shape: tuple[int, int]) -> None:
     """Raise an error unless a machine has the right numbers of units."""
-    check_kind("start", start, RBM, "pass what pe.train_rbm returned")
+    check_kind("start", start, RBM, "pass what pe.rbm.train_rbm returned")
     if start.W.shape != shape:
         raise ValueError(
             f"start must have {shape[0]} visible and {shape[1]} hidden units, as data and n_hidden "
@@ -241,15 +241,15 @@ def raise_log_likelihood(
     --------
     >>> import numpy as np, pm_evidence as pe
     >>> rng = np.random.default_rng(1)
-    >>> machine = pe.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
+    >>> machine = pe.rbm.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
     >>> test = rng.integers(2, size=(100, 12))
-    >>> low = pe.raise_log_likelihood(machine, test, random_seed=1, progressbar=False)
+    >>> low = pe.rbm.raise_log_likelihood(machine, test, random_seed=1, progressbar=False)
     >>> dt = pe.sample_evidence(machine, draws=100, random_seed=1, progressbar=False)
     >>> found = machine.log_likelihood(test, pe.log_evidence(dt))
     >>> bool(abs(low.average.value - found.value) < 0.1)
     True
     """
-    check_kind("machine", machine, RBM, "pass a pe.RBM, or what pe.train_rbm returned")
+    check_kind("machine", machine, RBM, "pass a pe.rbm.RBM, or what pe.rbm.train_rbm returned")
     examples = checked_states("visible", visible, machine.n_visible)
     check_count("n_paths", n_paths, 1, _MOST_PATHS)
     check_memory(len(examples) * n_paths)

@@ -242,7 +242,8 @@ def _unlike(work: Floats, stated: Floats) -> Iterator[Verdict]:
             Status.ISLANDS_DIFFER,
             f"the variance of the log evidence between islands is {ratio:.0f} times that expected "
             "from the draws within islands: they hold different parts of the posterior, because "
-            "the kernel does not mix. Use more draws, longer chains (pe.SMC(chain_length=50)), or "
+            "the kernel does not mix. Use more draws, longer chains "
+            "(pe.methods.SMC(chain_length=50)), or "
             "another parametrisation of the model.",
         )
 

@@ -63,7 +63,7 @@ _SAME_MODES = (
 )
 _OTHER_STARTS = (
     "Pass posterior draws for reverse paths to start from (reverse_start=idata), use "
-    "method=pe.SMC(chain_length=50)"
+    "method=pe.methods.SMC(chain_length=50)"
 )
 
 

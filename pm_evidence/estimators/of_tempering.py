@@ -258,7 +258,7 @@ def _of_initial_iterations(estimate: LogEvidence, record: RunRecord) -> LogEvide
         f"of which a temperature was visited {100.0 * deviation:.0f} % more or less often than its "
         f"prior says ({100.0 * _TOLERANCE:.0f} % is aimed at). The estimate does not depend on "
         "this, but its error may become smaller with more sweeps in each round, such as "
-        "pe.SimulatedTempering(sweeps=200)."
+        "pe.methods.SimulatedTempering(sweeps=200)."
     )
     if estimate.message:
         message = f"{estimate.message} In addition, {message}"

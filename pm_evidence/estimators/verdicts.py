@@ -108,7 +108,7 @@ def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
 def unmixed(
     correlation: float | None,
     drawn: LogEvidence,
-    remedy: str = "Use longer chains (pe.SMC(chain_length=50))",
+    remedy: str = "Use longer chains (pe.methods.SMC(chain_length=50))",
 ) -> Iterator[Verdict]:
     """Yield the verdict on islands whose chains have hardly moved, if no draws confirm them."""
     if drawn.status == Status.OK or correlation is None or correlation <= _UNMIXED:
@@ -195,7 +195,7 @@ _CHECKS = {
     ),
     "base rates": (
         "a short annealing from independent units of rate 1/2",
-        "Pass base='uniform' and more stages, pe.AIS(n_stages=20_000), or try "
+        "Pass base='uniform' and more stages, pe.methods.AIS(n_stages=20_000), or try "
         "method='simulated_tempering'.",
     ),
 }

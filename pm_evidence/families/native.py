@@ -46,7 +46,7 @@ class NativeTarget(ABC):
     Examples
     --------
     >>> import pm_evidence as pe
-    >>> isinstance(pe.Gaussian(), pe.NativeTarget)
+    >>> isinstance(pe.mixtures.Gaussian(), pe.extending.NativeTarget)
     True
     """
 
@@ -159,9 +159,9 @@ def checked_native(target: Any) -> NativeTarget:
     missing = missing_members(target, NativeTarget)
     if missing:
         raise TypeError(
-            f"target must have the attributes and methods of pe.NativeTarget, got "
+            f"target must have the attributes and methods of pe.extending.NativeTarget, got "
             f"{described(target)} without {', '.join(missing)}; derive its class from "
-            "pe.NativeTarget, and define what has no default there."
+            "pe.extending.NativeTarget, and define what has no default there."
         )
     check_count("target.n_dim", target.n_dim, 1)
     check_choice("target.method", target.method, ("ais", "smc", "resample_move", "arm"))

@@ -35,7 +35,7 @@ class Cycle:
         if not isinstance(self.parts, tuple | list) or not self.parts:
             raise ValueError(
                 f"parts must be a tuple of at least one kernel, got {described(self.parts)}; pass "
-                "for example (pe.HMC(),)."
+                "for example (pe.kernels.HMC(),)."
             )
         parts = (checked_kernel(f"parts[{i}]", part) for i, part in enumerate(self.parts))
         object.__setattr__(self, "parts", tuple(parts))

@@ -61,7 +61,7 @@ class DiscreteGibbs:
         if n_values > _MOST_VALUES:
             raise ValueError(
                 f"lower and upper must leave at most {_MOST_VALUES:,} values, got {n_values:.0f}; "
-                "use pe.IntegerWalk, which does not try them all."
+                "use pe.kernels.IntegerWalk, which does not try them all."
             )
         for name, values in (("coordinates", coordinates), *bounds.items()):
             object.__setattr__(self, name, values)

@@ -28,7 +28,8 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
         lacks = f" without {', '.join(missing)}" if missing and found else ""
         choice = f"one of {', '.join(names)} or " if names else ""
         raise ValueError(
-            f"{name} must be {choice}a kernel object such as pe.HMC(), got {described(kernel)}"
+            f"{name} must be {choice}a kernel object such as pe.kernels.HMC(), got "
+            f"{described(kernel)}"
             f"{lacks}; "
             "pass an object with the methods of pe.extending.Kernel."
         )
@@ -46,7 +47,7 @@ def check_moves(kernel: Any, target: Any, *, all_of: NDArray[np.int64] | None = 
         raise ValueError(
             f"kernel must move all {target.n_dim} coordinates, got {described(kernel)} that does "
             f"not move {left.size}, the first at position {left[0]}; combine it with a kernel for "
-            "them in a pe.Cycle."
+            "them in a pe.kernels.Cycle."
         )
 
 
@@ -107,7 +108,8 @@ def check_positions(coordinates: NDArray[np.int64], target: Any) -> NDArray[np.i
     if continuous.size:
         raise ValueError(
             f"coordinates must be those of discrete variables, at {target.discrete.tolist()[:20]}, "
-            f"got {continuous[0]}, which is continuous; move it with pe.HMC or pe.RandomWalk."
+            f"got {continuous[0]}, which is continuous; move it with pe.kernels.HMC or "
+            f"pe.kernels.RandomWalk."
         )
     return np.searchsorted(target.discrete, coordinates)
 

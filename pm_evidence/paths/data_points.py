@@ -209,7 +209,7 @@ class DataPoints:
     ...     mu = pm.Normal("mu", 0, 1)
     ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5, 0.2, 0.9])
     >>> dt = pe.sample_evidence(
-    ...     model, path=pe.DataPoints(batches=[1, 1, 2]), random_seed=1, progressbar=False
+    ...     model, path=pe.paths.DataPoints(batches=[1, 1, 2]), random_seed=1, progressbar=False
     ... )
     >>> dt["annealing"]["beta"].values
     array([0.  , 0.25, 0.5 , 1.  ])

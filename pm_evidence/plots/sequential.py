@@ -40,8 +40,8 @@ def plot_sequential(
     ----------
     dt1, dt2 : DataTree
         Results of ``sample_evidence`` for both models, with ``method="resample_move"`` and the same
-        path, such as ``pe.DataPoints(order="given", batches=1)``. Only numbers of data points that
-        both have on their paths are drawn.
+        path, such as ``pe.paths.DataPoints(order="given", batches=1)``. Only numbers of data points
+        that both have on their paths are drawn.
     names : pair of str
         Names of the models, for the labels.
     backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
@@ -80,7 +80,7 @@ def plot_sequential(
     ...     with pm.Model() as model:
     ...         mu = pm.Normal("mu", 0, sigma)
     ...         pm.Normal("y", mu, 1, observed=[0.5, 1.5, 0.2, 0.9])
-    ...     path = pe.DataPoints(order="given", batches=1)
+    ...     path = pe.paths.DataPoints(order="given", batches=1)
     ...     return pe.sample_evidence(
     ...         model, method="resample_move", path=path, random_seed=1, progressbar=False
     ...     )

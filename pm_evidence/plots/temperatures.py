@@ -102,8 +102,8 @@ def plot_temperatures(
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.ParallelTempering(ladders=16),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.ParallelTempering(ladders=16),
     ...     draws=1600,
     ...     target_mcse=None,
     ...     random_seed=1,

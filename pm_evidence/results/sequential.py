@@ -48,7 +48,7 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
     ----------
     dt : DataTree
         A result of ``sample_evidence`` with ``method="resample_move"`` and
-        ``path=pe.DataPoints(order="given", batches=1)``, or with other batches.
+        ``path=pe.paths.DataPoints(order="given", batches=1)``, or with other batches.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
     >>> with pm.Model() as model:
     ...     mu = pm.Normal("mu", 0, 1)
     ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5, 0.2, 0.9])
-    >>> path = pe.DataPoints(order="given", batches=1)
+    >>> path = pe.paths.DataPoints(order="given", batches=1)
     >>> dt = pe.sample_evidence(
     ...     model, method="resample_move", path=path, random_seed=1, progressbar=False
     ... )
@@ -102,7 +102,7 @@ def sequence_of(dt: Any, parameter: str) -> Sequence:
     """Return the evidences on the way of a result."""
     record = to_record(dt)
     order, blocks = record.facts.data_order, record.of(Role.FORWARD)
-    remedy = 'path=pe.DataPoints(order="given", batches=1) and method="resample_move"'
+    remedy = 'path=pe.paths.DataPoints(order="given", batches=1) and method="resample_move"'
     if order is None:
         raise ValueError(
             f"{parameter} must be a run that adds data points one after the other, got one by "
@@ -136,7 +136,7 @@ def sequences_of(dt1: Any, dt2: Any) -> tuple[Sequence, Sequence]:
     if first.order != second.order:
         raise ValueError(
             "dt1 and dt2 must add the data points in the same order, got different ones; sample "
-            'both with path=pe.DataPoints(order="given", batches=1).'
+            'both with path=pe.paths.DataPoints(order="given", batches=1).'
         )
     common = np.intersect1d(first.n_data, second.n_data)
     return first.at(common), second.at(common)

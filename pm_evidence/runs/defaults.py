@@ -40,7 +40,7 @@ def annealing_setup(target: Any, kernel: str | Kernel) -> AnnealingSetup:
     if not callable(own):
         raise TypeError(
             "target must be a pymc.Model or have a method annealing_setup, got "
-            f"{type(target).__name__}; see pe.NativeTarget."
+            f"{type(target).__name__}; see pe.extending.NativeTarget."
         )
     setup = own(kernel)
     source = f"{type(target).__name__}.annealing_setup"
@@ -91,7 +91,8 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
         kernel = PseudoMarginal()
     if not isinstance(kernel, PseudoMarginal):
         raise ValueError(
-            "kernel must be 'auto' or a pe.PseudoMarginal where the likelihood is estimated, got "
+            "kernel must be 'auto' or a pe.kernels.PseudoMarginal where the likelihood is "
+            "estimated, got "
             f"{described(kernel)}: estimates have no gradient."
         )
     check_moves(kernel, target)
@@ -165,7 +166,8 @@ def along(target: Any, setup: AnnealingSetup, path: str | Path) -> AnnealingSetu
         check_choice("path", path, ("auto", "geometric", "data_points"))
         return setup
     raise ValueError(
-        "path must be 'auto', 'geometric', 'data_points' or a pe.DataPoints for a pymc.Model, got "
+        "path must be 'auto', 'geometric', 'data_points' or a pe.paths.DataPoints for a "
+        "pymc.Model, got "
         f"{described(path)}; for a path of your own derive a target from pe.extending.ModelTarget."
     )
 

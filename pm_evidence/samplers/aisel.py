@@ -48,9 +48,9 @@ class AISEL:
         reverse paths start from these populations.
     chain_length : int
         Number of states kept from the chain of each resampled particle; 1 is the paper's
-        algorithm. See ``pe.SMC``.
+        algorithm. See ``pe.methods.SMC``.
     resample_below : float
-        Used with ``chain_length=1``; see ``pe.SMC``.
+        Used with ``chain_length=1``; see ``pe.methods.SMC``.
     burn_in : int
         Number of moves whose states are discarded before each state that is kept.
     ess : float

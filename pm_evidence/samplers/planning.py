@@ -111,9 +111,9 @@ class Linear:
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.AIS(n_stages=100),
-    ...     schedule=pe.Linear(),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.AIS(n_stages=100),
+    ...     schedule=pe.schedules.Linear(),
     ...     draws=200,
     ...     target_mcse=None,
     ...     random_seed=1,
@@ -147,9 +147,9 @@ class SM08:
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.AIS(n_stages=145),
-    ...     schedule=pe.SM08(),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.AIS(n_stages=145),
+    ...     schedule=pe.schedules.SM08(),
     ...     draws=200,
     ...     target_mcse=None,
     ...     random_seed=1,
@@ -287,8 +287,8 @@ class VarOpt:
         be at least ``1 / n_stages``. No bound if left out.
     pilot_stages, pilot_paths : int
         Size of the trial run of equal steps that estimates ``V`` if the kernel has nothing to tune
-        (lattices, `pe.Gaussian`). Otherwise ``V`` comes from the pilot that tunes the kernels, and
-        these options are not used.
+        (lattices, `pe.mixtures.Gaussian`). Otherwise ``V`` comes from the pilot that tunes the
+        kernels, and these options are not used.
     smoothing : float
         Share of the path, in stages, over which the estimates of ``V`` are averaged, from 0 to
         below 1.
@@ -310,9 +310,9 @@ class VarOpt:
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.AIS(n_stages=50),
-    ...     schedule=pe.VarOpt(largest_step=0.03),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.AIS(n_stages=50),
+    ...     schedule=pe.schedules.VarOpt(largest_step=0.03),
     ...     draws=200,
     ...     target_mcse=None,
     ...     random_seed=1,
@@ -364,7 +364,7 @@ class GMS13:
     n_knots : int
         Number of knots, with both ends; at least 2. With 2 the schedule is linear.
     pilot_stages, pilot_paths : int
-        Size of the trial run if the kernel has nothing to tune; see `pe.VarOpt`.
+        Size of the trial run if the kernel has nothing to tune; see `pe.schedules.VarOpt`.
 
     Raises
     ------
@@ -374,17 +374,17 @@ class GMS13:
     Notes
     -----
     Kiwaki (2015), section 7, uses 10 knots, with long chains at each. Here the mean energies at the
-    knots come from the same runs as the variances of `pe.VarOpt`, as integrals of the variance
-    between knots; see ``schedules.gms13``. The first step from a vague prior is as long as that of
-    a linear schedule.
+    knots come from the same runs as the variances of `pe.schedules.VarOpt`, as integrals of the
+    variance between knots; see ``schedules.gms13``. The first step from a vague prior is as long as
+    that of a linear schedule.
 
     Examples
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.AIS(n_stages=50),
-    ...     schedule=pe.GMS13(n_knots=5),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.AIS(n_stages=50),
+    ...     schedule=pe.schedules.GMS13(n_knots=5),
     ...     draws=200,
     ...     target_mcse=None,
     ...     random_seed=1,

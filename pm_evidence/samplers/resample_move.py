@@ -201,7 +201,7 @@ class ARM(ResampleMove):
         Where further particles come from. ``"copy"``: the particles, moved once more.
         ``"anticipate"``: the same, after those that the next density favours have been split into
         several copies that share their weight. ``"reseed"``: independent states, for targets that
-        can make them, such as a `pe.RBM` with ``data``.
+        can make them, such as a `pe.rbm.RBM` with ``data``.
     decide : str
         Who decides how many particles a stage receives. ``"first_pass"``: a few islands that do not
         count; the islands that count give every stage the average number. ``"island"``: each
@@ -252,8 +252,10 @@ class ARM(ResampleMove):
         check_count("reseed_moves", self.reseed_moves, 1, MOST_MOVES)
         if self.allocation != "equal":
             raise ValueError(
-                f"allocation must be 'equal' for pe.ARM, which adds particles where they are "
-                f"needed, got {self.allocation!r}; use pe.ResampleMove for an optimal allocation."
+                f"allocation must be 'equal' for pe.methods.ARM, which adds particles where they "
+                f"are "
+                f"needed, got {self.allocation!r}; use pe.methods.ResampleMove for an optimal "
+                f"allocation."
             )
 
     def prepared(self, context: RunContext) -> RunContext:
@@ -268,7 +270,7 @@ class ARM(ResampleMove):
         if self.generate == "reseed" and not (isinstance(path, Reseedable) and path.can_reseed):
             raise ValueError(
                 "generate='reseed' needs a target that can make independent states at each stage, "
-                f"such as a pe.RBM with data, got a {described(path)}; use generate='copy'."
+                f"such as a pe.rbm.RBM with data, got a {described(path)}; use generate='copy'."
             )
         if self.decide == "island":
             return context

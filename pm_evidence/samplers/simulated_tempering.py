@@ -150,7 +150,7 @@ class InitialIterations:
     path: Path  # what is tempered
     plan: TemperingPlan  # temperatures, kernels and prior
     n_chains: int  # number of chains
-    start: str  # ``"annealing"`` or ``"equal"``; see ``pe.SimulatedTempering``
+    start: str  # ``"annealing"`` or ``"equal"``; see ``pe.methods.SimulatedTempering``
     sweeps: int  # moves of every chain in a round, and the largest number of rounds
     rounds: int
     seed: int  # seed of the run
@@ -271,8 +271,8 @@ class SimulatedTempering(Tempering):
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.SimulatedTempering(n_temperatures=20),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.SimulatedTempering(n_temperatures=20),
     ...     draws=1000,
     ...     target_mcse=None,
     ...     random_seed=1,

@@ -543,8 +543,8 @@ class ParallelTempering(Tempering):
     --------
     >>> import pm_evidence as pe
     >>> dt = pe.sample_evidence(
-    ...     pe.Gaussian(),
-    ...     method=pe.ParallelTempering(ladders=16),
+    ...     pe.mixtures.Gaussian(),
+    ...     method=pe.methods.ParallelTempering(ladders=16),
     ...     draws=1600,
     ...     target_mcse=None,
     ...     random_seed=1,

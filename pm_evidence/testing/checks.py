@@ -379,7 +379,7 @@ def check_path(path: Path, *, n: int = 200, seed: int = 0) -> None:
     --------
     >>> import pm_evidence as pe
     >>> from pm_evidence.testing import check_path
-    >>> check_path(pe.Gaussian().annealing_setup("auto").path)
+    >>> check_path(pe.mixtures.Gaussian().annealing_setup("auto").path)
     """
     check_count("n", n, 10)
     missing = missing_members(path, Path)
@@ -583,7 +583,7 @@ def check_kernel(
     --------
     >>> import pm_evidence as pe
     >>> from pm_evidence.testing import check_kernel
-    >>> setup = pe.Gaussian().annealing_setup("auto")
+    >>> setup = pe.mixtures.Gaussian().annealing_setup("auto")
     >>> invariance, reversal = check_kernel(setup.kernel, setup.path)
     >>> invariance.passed and reversal.passed
     True
@@ -825,7 +825,7 @@ def check_target(
     --------
     >>> import pm_evidence as pe
     >>> from pm_evidence.testing import check_target
-    >>> target = pe.Gaussian()
+    >>> target = pe.mixtures.Gaussian()
     >>> check_target(target, log_evidence=target.log_evidence)
     """
     try:
@@ -867,8 +867,8 @@ def check_sampler(
     --------
     >>> import pm_evidence as pe
     >>> from pm_evidence.testing import check_sampler
-    >>> target = pe.Gaussian()
-    >>> check_sampler(pe.AIS(direction="forward"), target, log_evidence=target.log_evidence)
+    >>> target = pe.mixtures.Gaussian()
+    >>> check_sampler(pe.methods.AIS(direction="forward"), target, log_evidence=target.log_evidence)
     """
     try:
         chosen_sampler(sampler, "smc")

@@ -172,7 +172,7 @@ class TrackLogZ:
     Examples
     --------
     >>> import pm_evidence as pe
-    >>> pe.TrackLogZ(n_chains=100, every=50).alpha
+    >>> pe.rbm.TrackLogZ(n_chains=100, every=50).alpha
     0.2
     """
 
@@ -236,8 +236,8 @@ class TrainingHistory:
     --------
     >>> import numpy as np, pm_evidence as pe
     >>> data = np.random.default_rng(1).integers(2, size=(100, 8))
-    >>> track = pe.TrackLogZ(n_temperatures=10, n_chains=100, every=25)
-    >>> rbm = pe.train_rbm(data, 4, n_updates=50, track=track, random_seed=1, progressbar=False)
+    >>> track = pe.rbm.TrackLogZ(n_temperatures=10, n_chains=100, every=25)
+    >>> rbm = pe.rbm.train_rbm(data, 4, n_updates=50, track=track, random_seed=1, progressbar=False)
     >>> rbm.history.update, rbm.history.best
     (array([ 0, 25, 50]), 50)
     """
@@ -333,7 +333,7 @@ class Tracker:
             warn(
                 f"the first estimates of log Z did not settle: after {_MOST_ITERATIONS} iterations "
                 f"a temperature has a mean probability that is {away:.2g} from its prior, where "
-                f"{limit:.2g} was asked for. Use more chains (n_chains of pe.TrackLogZ)."
+                f"{limit:.2g} was asked for. Use more chains (n_chains of pe.rbm.TrackLogZ)."
             )
         half = _SETTLING_SWEEPS // 2
         self._chains, visits = chains.moved(path, self._log_z, half, half)

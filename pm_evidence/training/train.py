@@ -61,20 +61,22 @@ class Training:
         if self.algorithm != "pcd" and self.n_chains is not None:
             raise ValueError(
                 f"n_chains must be left out unless algorithm is 'pcd', got {self.n_chains}; "
-                "contrastive divergence runs one chain from each row of a batch, and pe.TrackLogZ "
+                "contrastive divergence runs one chain from each row of a batch, and "
+                "pe.rbm.TrackLogZ "
                 "has the number of tempered chains."
             )
         track, tempered = self.track, self.algorithm == "tempering"
         if track is None and tempered:
             raise ValueError(
-                "track must be given if algorithm is 'tempering', got None; pass pe.TrackLogZ()."
+                "track must be given if algorithm is 'tempering', got None; pass "
+                "pe.rbm.TrackLogZ()."
             )
         if track is not None:
-            check_kind("track", track, TrackLogZ, "pass pe.TrackLogZ()")
+            check_kind("track", track, TrackLogZ, "pass pe.rbm.TrackLogZ()")
         if tempered and self.steps != 1:
             raise ValueError(
                 f"steps must be left out if algorithm is 'tempering', got {self.steps}; pass "
-                "pe.TrackLogZ(n_sweeps=...)."
+                "pe.rbm.TrackLogZ(n_sweeps=...)."
             )
 
     def rate(self, update: int) -> float:

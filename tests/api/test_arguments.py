@@ -17,16 +17,21 @@ from pm_evidence.api.arguments import (
 from pm_evidence.samplers.planning import ADAPTIVE
 from tests.api.refusals import check_refusals
 
-KINDS = {"linear": pe.Linear, "sm08": pe.SM08, "gms13": pe.GMS13, "varopt": pe.VarOpt}
+KINDS = {
+    "linear": pe.schedules.Linear,
+    "sm08": pe.schedules.SM08,
+    "gms13": pe.schedules.GMS13,
+    "varopt": pe.schedules.VarOpt,
+}
 
 
 def test_methods_by_name_class_and_object():
     for method, default, kind in (
-        ("auto", "smc", pe.SMC),
-        ("auto", "aisel", pe.AISEL),
-        ("ais", "smc", pe.AIS),
-        (pe.SMC, "ais", pe.SMC),
-        (pe.AISEL(islands=4), "aisel", pe.AISEL),
+        ("auto", "smc", pe.methods.SMC),
+        ("auto", "aisel", pe.methods.AISEL),
+        ("ais", "smc", pe.methods.AIS),
+        (pe.methods.SMC, "ais", pe.methods.SMC),
+        (pe.methods.AISEL(islands=4), "aisel", pe.methods.AISEL),
     ):
         assert isinstance(chosen_sampler(method, default), kind), (method, default)
 
@@ -44,32 +49,37 @@ def test_other_methods_are_refused():
 
 def test_draws_are_shared_by_islands():
     """100 draws on 16 islands are 7 each; an island has at least two chains of ten."""
-    assert first_round(pe.SMC(), 100) == (20, 320)
-    assert first_round(pe.SMC(), 1600) == (100, 1600)
-    assert first_round(pe.AIS(), 100) == (100, 100)
-    assert first_round(pe.AISEL(islands=8, chain_length=5), None) == (125, 1000)
+    assert first_round(pe.methods.SMC(), 100) == (20, 320)
+    assert first_round(pe.methods.SMC(), 1600) == (100, 1600)
+    assert first_round(pe.methods.AIS(), 100) == (100, 100)
+    assert first_round(pe.methods.AISEL(islands=8, chain_length=5), None) == (125, 1000)
 
 
 def test_schedules():
     """A name, a class, an object or an array."""
-    assert chosen_schedule("adaptive", pe.SMC()) is ADAPTIVE
+    assert chosen_schedule("adaptive", pe.methods.SMC()) is ADAPTIVE
     for name, kind in KINDS.items():
         for given in (name, kind, kind()):
-            assert chosen_schedule(given, pe.SMC()) == kind()
-    own = chosen_schedule([0, 0.1, 1], pe.AIS())
+            assert chosen_schedule(given, pe.methods.SMC()) == kind()
+    own = chosen_schedule([0, 0.1, 1], pe.methods.AIS())
     np.testing.assert_array_equal(own.beta, [0.0, 0.1, 1.0])
 
 
 def test_other_schedules_are_refused():
-    for schedule in ("cosine", 0.5, None, pe.SMC(), [0.0, 2.0]):
-        call = partial(chosen_schedule, schedule, pe.AIS())
+    for schedule in ("cosine", 0.5, None, pe.methods.SMC(), [0.0, 2.0]):
+        call = partial(chosen_schedule, schedule, pe.methods.AIS())
         check_refusals(call, [({}, ValueError, "schedule must")])
 
 
 def test_a_bound_of_the_steps_is_compared_with_the_stages_before_anything_is_compiled():
     with pytest.raises(ValueError, match=r"largest_step must be at least 1 / n_stages = 0.1"):
-        chosen_schedule(pe.VarOpt(largest_step=0.09), pe.AIS(n_stages=10))
-    assert chosen_schedule(pe.VarOpt(largest_step=0.1), pe.AIS(n_stages=10)).largest_step == 0.1
+        chosen_schedule(pe.schedules.VarOpt(largest_step=0.09), pe.methods.AIS(n_stages=10))
+    assert (
+        chosen_schedule(
+            pe.schedules.VarOpt(largest_step=0.1), pe.methods.AIS(n_stages=10)
+        ).largest_step
+        == 0.1
+    )
 
 
 def test_limits():

@@ -72,7 +72,7 @@ def test_the_same_run_as_with_numba():
         {"method": "smc"},
         {"method": "ais", "draws": 100},
         {"method": "parallel_tempering", "draws": 640},
-        {"kernel": pe.HMC(target_accept=0.7)},
+        {"kernel": pe.kernels.HMC(target_accept=0.7)},
         {"reference": "laplace"},
         {"reference": "fit"},
         {"reference": pe.references.StudentT([0.0], [[4.0]], dof=5)},
@@ -120,8 +120,8 @@ def test_models_without_a_density_that_jax_can_evaluate(nothing_runs):
 
 
 def test_options_that_need_compiled_code_or_python(nothing_runs):
-    for kernel in ("random_walk", pe.RandomWalk()):
-        refused(ValueError, "kernel must be 'auto', 'hmc' or a pe.HMC", kernel=kernel)
+    for kernel in ("random_walk", pe.kernels.RandomWalk()):
+        refused(ValueError, "kernel must be 'auto', 'hmc' or a pe.kernels.HMC", kernel=kernel)
     for options in ({"method": "resample_move"}, {"path": "data_points"}):
         refused(ValueError, "path must be 'auto' or 'geometric'", **options)
     given = InPython(pe.references.Normal([0.0], [[1.0]]))

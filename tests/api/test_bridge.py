@@ -193,7 +193,7 @@ def test_what_is_no_posterior_of_the_model(model, idata):
         [({"idata": tree, "model": of}, error, message) for tree, of, error, message in cases],
     )
     with pytest.raises(TypeError, match="idata must be a DataTree"):
-        pe.sample_evidence(model, method=pe.Bridge)
+        pe.sample_evidence(model, method=pe.methods.Bridge)
 
 
 def test_models_without_a_bridge():
@@ -211,4 +211,6 @@ def test_arguments_without_a_use(idata, model):
     options["idata_kwargs"] = {"log_likelihood": True}
     for name, value in options.items():
         with pytest.raises(ValueError, match=rf"{name} must be left out with pe\.Bridge"):
-            pe.sample_evidence(model, method=pe.Bridge(idata), progressbar=False, **{name: value})
+            pe.sample_evidence(
+                model, method=pe.methods.Bridge(idata), progressbar=False, **{name: value}
+            )

@@ -18,7 +18,7 @@ def sample(model, **options):
 def test_states_of_a_random_walk():
     """Level and states have a joint normal distribution."""
     model = shared("states").model
-    latent = pe.sample_latent(sample(model, draws=4000), model, draws=3000, random_seed=2)
+    latent = pe.gp.sample_latent(sample(model, draws=4000), model, draws=3000, random_seed=2)
     assert latent["y_states"].dims == ("chain", "draw", "y_time")
     states = latent["y_states"].values[0]
     times = np.arange(1, 1 + LEVELS.size)
@@ -34,7 +34,7 @@ def test_states_of_a_random_walk():
 def test_effects_of_groups():
     """Normal groups: the effect given all else is normal."""
     with shared("groups").model as model:
-        latent = pe.sample_latent(sample(model, draws=4000), draws=3000, random_seed=2)
+        latent = pe.gp.sample_latent(sample(model, draws=4000), draws=3000, random_seed=2)
     assert list(latent["y_group"].values) == [0, 1, 2]
     effects, mu = latent["y_effects"].values[0], latent["mu"].values[0]
     for k, y in enumerate(GROUPS):
@@ -48,7 +48,7 @@ def test_models_without_an_estimate_are_refused():
     dt = sample(plain, draws=50)
     for model in (plain, shared("states").model):
         with pytest.raises(ValueError, match="dt must hold estimates of the likelihood"):
-            pe.sample_latent(dt, model)
+            pe.gp.sample_latent(dt, model)
 
 
 def test_results_that_are_not_whole_are_refused():
@@ -68,11 +68,11 @@ def test_results_that_are_not_whole_are_refused():
         for name, group in groups.items():
             broken[name] = xr.DataTree(group)
         with pytest.raises(ValueError, match=message):
-            pe.sample_latent(broken, model)
+            pe.gp.sample_latent(broken, model)
     for value in ("x", "[]", "[1, 2]", json.dumps([10**13]), "[-1]"):
         broken = dt.copy()
         broken["log_evidence"].attrs = {**facts, "n_particles": value}
         with pytest.raises(
             ValueError, match=r"n_particles.* in dt must|dt must hold 'n_particles'"
         ):
-            pe.sample_latent(broken, model)
+            pe.gp.sample_latent(broken, model)

@@ -12,7 +12,7 @@ from pm_evidence.families.rbm.gibbs import BlockGibbs
 from pm_evidence.testing import exact_log_z, sine_rbm
 from tests.api.refusals import check_refusals
 
-MACHINE = pe.RBM(*sine_rbm(16, 12), base="uniform")
+MACHINE = pe.rbm.RBM(*sine_rbm(16, 12), base="uniform")
 
 
 def exact_draws(n):
@@ -37,10 +37,10 @@ def exact():
 @pytest.mark.parametrize("latent", ["full", "visible", "marginal"])
 def test_many_stages_reach_the_exact_likelihood(latent):
     """Within 4 errors, seed 1, and 0.01 nats of bias; few stages are too low by far more."""
-    machine = pe.RBM(*sine_rbm(16, 12), base="uniform", latent=latent)
+    machine = pe.rbm.RBM(*sine_rbm(16, 12), base="uniform", latent=latent)
     found = low(machine=machine, n_stages=1000)
     assert abs(found.average.value - exact()) < 4.0 * found.average.mcse + 0.01
-    assert pe.raise_log_likelihood is raise_log_likelihood
+    assert pe.rbm.raise_log_likelihood is raise_log_likelihood
     few = low(machine=machine, n_stages=3)
     assert few.average.value < exact() - 4.0 * few.average.mcse
 
@@ -61,7 +61,7 @@ def test_schedule_kernel_and_path_reach_the_paths():
         {"schedule": "linear"},
         {"schedule": [0.0, 0.5, 1.0]},
         {"kernel": BlockGibbs(n_sweeps=2)},
-        {"path": pe.MomentAveragedPath(MACHINE, n_knots=3, n_updates=50)},
+        {"path": pe.paths.MomentAveragedPath(MACHINE, n_knots=3, n_updates=50)},
         {"n_stages": 101},
         {"random_seed": 2},
     ):
@@ -81,7 +81,7 @@ def test_workers_do_not_change_the_numbers():
 def test_wrong_arguments_are_named():
     shape = r"visible must have the shape \(n, 16\)"
     cases = [
-        ({"machine": pe.Ising(4)}, TypeError, "machine must be of type RBM, got"),
+        ({"machine": pe.lattices.Ising(4)}, TypeError, "machine must be of type RBM, got"),
         ({"visible": VISIBLE[:, :5]}, ValueError, shape),
         ({"visible": VISIBLE * 2}, ValueError, "visible must hold 0 and 1 only, got values from"),
         ({"n_stages": 0}, ValueError, "n_stages must be a whole number of at least 1, got 0"),

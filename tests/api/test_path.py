@@ -9,7 +9,7 @@ from pm_evidence.testing.lattices import kaufman
 from tests.api.refusals import check_refusals
 from tests.models import shared
 
-ISING = pe.Ising(6)
+ISING = pe.lattices.Ising(6)
 
 
 def sample(target, path, **kwargs):
@@ -18,27 +18,27 @@ def sample(target, path, **kwargs):
 
 
 @pytest.mark.parametrize(
-    "path", ["geometric", "detour", pe.DetouredPath(ISING, height=1.0), LatticePath(ISING)]
+    "path", ["geometric", "detour", pe.paths.DetouredPath(ISING, height=1.0), LatticePath(ISING)]
 )
 def test_paths_of_a_lattice_lead_to_the_same_log_z(path):
     """Exact by Kaufman's formula."""
-    found = pe.log_evidence(sample(ISING, path, method=pe.AIS(n_stages=500)))
+    found = pe.log_evidence(sample(ISING, path, method=pe.methods.AIS(n_stages=500)))
     assert abs(found.value - kaufman((6, 6), 1.0) + ISING.log_n_states) < 4 * found.mcse
 
 
 def test_the_height_of_a_detour_changes_the_work():
     works = [
-        sample(ISING, path, method=pe.AIS(n_stages=200))["work"]["forward"].values
-        for path in ("auto", "detour", pe.DetouredPath(ISING, height=1.0))
+        sample(ISING, path, method=pe.methods.AIS(n_stages=200))["work"]["forward"].values
+        for path in ("auto", "detour", pe.paths.DetouredPath(ISING, height=1.0))
     ]
     np.testing.assert_array_equal(works[0], works[1])
     assert (works[0] != works[2]).all()
 
 
 def test_paths_that_cannot_be_used():
-    model, gaussian = shared("normal").model, pe.Gaussian()
+    model, gaussian = shared("normal").model, pe.mixtures.Gaussian()
     names = "path must be 'auto', 'geometric', 'data_points' or"
-    other = LatticePath(pe.Ising(4))
+    other = LatticePath(pe.lattices.Ising(4))
     cases = [
         (model, "detour", ValueError, "path must be one of .* got 'detour'"),
         (model, LatticePath(ISING), ValueError, r"path must be .* pe\.extending\.ModelTarget"),

@@ -59,7 +59,8 @@ def test_evidence_with_discrete_or_imputed_variables(name):
 
 
 @pytest.mark.parametrize(
-    "method", ["ais", pe.AIS(direction="forward"), "parallel_tempering", "simulated_tempering"]
+    "method",
+    ["ais", pe.methods.AIS(direction="forward"), "parallel_tempering", "simulated_tempering"],
 )
 @pytest.mark.parametrize(
     ("name", "reference"),

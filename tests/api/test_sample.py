@@ -203,7 +203,9 @@ def test_new_data_are_seen():
 # --- methods, schedules, kernels ---
 
 
-@pytest.mark.parametrize("method", ["auto", "smc", "ais", pe.SMC, pe.AIS(n_stages=60, ess=0.7)])
+@pytest.mark.parametrize(
+    "method", ["auto", "smc", "ais", pe.methods.SMC, pe.methods.AIS(n_stages=60, ess=0.7)]
+)
 def test_methods(line, method):
     """By name, by class, or with options of their own."""
     dt = sample(line, method=method, draws=200)
@@ -258,11 +260,11 @@ def test_coords_and_dims_of_the_user(line):
 
 def test_statuses_warn():
     """An estimate from a handful of draws must not pass in silence."""
-    steep = pe.Gaussian(start_mean=0.0, start_sd=1.0, mean=0.5, sd=1e-3)
+    steep = pe.mixtures.Gaussian(start_mean=0.0, start_sd=1.0, mean=0.5, sd=1e-3)
     with pytest.warns(
         pe.EvidenceWarning, match=r"status '(dominated|high_variance|heavy_tail)': .*more draws"
     ):
-        dt = sample(steep, method=pe.AIS(direction="forward"), schedule=[0, 1], draws=400)
+        dt = sample(steep, method=pe.methods.AIS(direction="forward"), schedule=[0, 1], draws=400)
     assert pe.log_evidence(dt).status in ("dominated", "high_variance", "heavy_tail")
     assert pe.log_evidence(dt).message
 
@@ -382,7 +384,7 @@ def test_no_support_anywhere():
 def test_support_that_few_draws_reach():
     """Some islands may begin without a live particle: they count as zero, and nothing fails."""
     known = shared("support")
-    dt = sample(known.model, draws=2000, method=pe.SMC(islands=100, chain_length=5))
+    dt = sample(known.model, draws=2000, method=pe.methods.SMC(islands=100, chain_length=5))
     assert np.isinf(dt["work"]["forward"].values).any()
     smc = pe.log_evidence(dt, estimator="smc")
     assert abs(smc.value - known.log_evidence) < ERRORS * smc.mcse
@@ -394,7 +396,7 @@ def test_support_that_few_draws_reach():
 BAD_ARGUMENTS = [
     ("method", "nuts", ValueError, r"method must be one of 'auto', .*'aisel', .*got 'nuts'"),
     ("method", None, TypeError, r"method must be a name .*pe\.SMC\(islands=32\), got None"),
-    ("method", pe.HMC, TypeError, r"method must be a name .*got the class"),
+    ("method", pe.kernels.HMC, TypeError, r"method must be a name .*got the class"),
     ("draws", 0, ValueError, r"draws must be a whole number .* got 0; pass draws=1000"),
     ("draws", 1.5, ValueError, r"draws must be a whole number of at least \d+, got 1\.5"),
     ("schedule", "geometric", ValueError, r"schedule must be 'adaptive', 'linear', .*'geometric'"),
@@ -404,7 +406,7 @@ BAD_ARGUMENTS = [
     ("schedule", ["a", "b"], ValueError, r"schedule must be .* inverse temperatures, got \["),
     ("kernel", "nuts", ValueError, r"kernel must be one of .*random_walk.*got 'nuts'"),
     ("kernel", None, ValueError, r"kernel must be one of .*pe\.HMC\(\), got None"),
-    ("kernel", pe.HMC, ValueError, r"kernel must be one of .*pe\.HMC\(\), got the class"),
+    ("kernel", pe.kernels.HMC, ValueError, r"kernel must be one of .*pe\.HMC\(\), got the class"),
     ("reference", "uniform", ValueError, r"reference must be one of"),
     ("potentials", "both", ValueError, r"potentials must be one of 'likelihood', 'prior', got"),
     ("potentials", True, ValueError, r"potentials must be one of 'likelihood', 'prior', got True"),
@@ -449,10 +451,10 @@ def test_bad_arguments(line):
 
 def test_bad_samplers():
     """Refused where they are written, not minutes later; a misspelt option is not ignored."""
-    for sampler in (pe.SMC, pe.AIS):
+    for sampler in (pe.methods.SMC, pe.methods.AIS):
         with pytest.raises(TypeError, match="stages"):
             sampler(stages=10)
         with pytest.raises(TypeError, match="positional"):
             sampler(10)
     with pytest.raises(ValueError, match="direction must be one of"):
-        pe.AIS(direction="back")
+        pe.methods.AIS(direction="back")

@@ -15,7 +15,9 @@ def test_errors_of_floating_point_are_not_raised():
     dt = pe.sample_evidence(shared("line").model, **QUIET)
     with np.errstate(all="raise"):
         found = [
-            pe.sample_evidence(pe.Gaussian(), draws=640, target_mcse=None, method=method, **QUIET)
+            pe.sample_evidence(
+                pe.mixtures.Gaussian(), draws=640, target_mcse=None, method=method, **QUIET
+            )
             for method in ("ais", "smc", "parallel_tempering")
         ]
         pe.estimate(dt)
@@ -44,11 +46,11 @@ def test_a_number_of_stages_that_is_asked_for_is_kept():
     """The stages of the pilot are divided; a user who asks for more must not get what there was."""
     groups = shared("groups")
     options = {"draws": 400, "target_mcse": None, **QUIET}
-    dt = pe.sample_evidence(groups.model, method=pe.AISEL(n_stages=12), **options)
+    dt = pe.sample_evidence(groups.model, method=pe.methods.AISEL(n_stages=12), **options)
     assert dt["annealing"].sizes["stage"] >= 12
     found = pe.log_evidence(dt)
     assert abs(found.value - groups.log_evidence) < 5.0 * found.mcse
-    dt = pe.sample_evidence(pe.Gaussian(), method=pe.SMC(n_stages=40), **options)
+    dt = pe.sample_evidence(pe.mixtures.Gaussian(), method=pe.methods.SMC(n_stages=40), **options)
     assert dt["annealing"].sizes["stage"] >= 40
 
 

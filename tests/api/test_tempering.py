@@ -24,8 +24,8 @@ from tests.models import shared
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 METHODS = {
-    "parallel": pe.ParallelTempering(),
-    "simulated": pe.SimulatedTempering(chains=64, n_temperatures=12),
+    "parallel": pe.methods.ParallelTempering(),
+    "simulated": pe.methods.SimulatedTempering(chains=64, n_temperatures=12),
 }
 both = pytest.mark.parametrize("method", METHODS)
 MOST_ERRORS = 4.5
@@ -54,17 +54,17 @@ def native(name):
     """A target and its exact log evidence."""
     weights = sine_rbm(8, 6)
     targets = {
-        "gaussian": pe.Gaussian(),
-        "machine": pe.RBM(*weights),
-        "machine without its visible units": pe.RBM(*weights, latent="marginal"),
-        "ising": pe.Ising((4, 4), 0.3),
-        "ising in a field": pe.Ising((4, 4), 0.3, field=0.1),
-        "potts": pe.Potts((3, 3), 3, 0.8),
+        "gaussian": pe.mixtures.Gaussian(),
+        "machine": pe.rbm.RBM(*weights),
+        "machine without its visible units": pe.rbm.RBM(*weights, latent="marginal"),
+        "ising": pe.lattices.Ising((4, 4), 0.3),
+        "ising in a field": pe.lattices.Ising((4, 4), 0.3, field=0.1),
+        "potts": pe.lattices.Potts((3, 3), 3, 0.8),
     }
     target = targets[name]
-    if isinstance(target, pe.Gaussian):
+    if isinstance(target, pe.mixtures.Gaussian):
         return target, target.log_evidence
-    if isinstance(target, pe.RBM):
+    if isinstance(target, pe.rbm.RBM):
         return target, exact_log_z(*weights)
     return target, enumeration(target).log_z() - target.log_n_states
 
@@ -87,7 +87,7 @@ def test_what_cannot_be_tempered_is_refused():
     with pm.Model() as flat:
         pm.Normal("y", pm.Flat("x"), 1, observed=0.0)
     path = r"^path must have a log density that is linear in beta for tempering, got a .*; pass"
-    gaussian = {"target": pe.Gaussian()}
+    gaussian = {"target": pe.mixtures.Gaussian()}
     schedules = {
         (1.0,): "be a sequence of at least two inverse temperatures, got shape",
         (0.1, 0.5, 1.0): "rise from 0 to 1, got 0.1 to 1.0; add the missing end",
@@ -95,7 +95,7 @@ def test_what_cannot_be_tempered_is_refused():
         (0.0, 0.5, 0.5, 1.0): r"rise from 0 to 1, got betas\[2\]=0.5 after 0.5",
     }
     cases = [
-        ({"target": pe.Ising(4, 0.4), "path": "detour"}, ValueError, path),
+        ({"target": pe.lattices.Ising(4, 0.4), "path": "detour"}, ValueError, path),
         ({**gaussian, "path": "moment_average"}, ValueError, path),
         ({"target": flat}, ModelError, "Flat"),
         *(
@@ -105,7 +105,7 @@ def test_what_cannot_be_tempered_is_refused():
     ]
     for method in METHODS:
         check_refusals(partial(run, method=method), cases)
-    for kind in (pe.SimulatedTempering, pe.ParallelTempering):
+    for kind in (pe.methods.SimulatedTempering, pe.methods.ParallelTempering):
         with pytest.raises(ValueError, match=r"^n_temperatures must be a whole number of at le"):
             kind(n_temperatures=1)
 
@@ -144,13 +144,13 @@ def test_the_same_numbers_wherever_blocks_run(method, where):
     options = {"draws": 128, "target_mcse": 0.05, "max_draws": 512}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
-        first = run(pe.Gaussian(), method, **options, cores=1)
+        first = run(pe.mixtures.Gaussian(), method, **options, cores=1)
         if where == "threads":
-            other = run(pe.Gaussian(), method, **options, cores=2)
+            other = run(pe.mixtures.Gaussian(), method, **options, cores=2)
         else:
             context = multiprocessing.get_context("spawn")
             with ProcessPoolExecutor(2, mp_context=context) as pool:
-                other = run(pe.Gaussian(), method, **options, executor=pool)
+                other = run(pe.mixtures.Gaussian(), method, **options, executor=pool)
     assert len(pe.to_record(first).tempered) > len(METHODS[method].groups())
     for group in ("posterior", "log_evidence", "work", "annealing"):
         one, same = (tree[group].to_dataset().drop_attrs() for tree in (first, other))
@@ -160,7 +160,7 @@ def test_the_same_numbers_wherever_blocks_run(method, where):
 @both
 def test_posterior_draws(method):
     """Shapes of several rounds, exact moments within their errors, and ArviZ's functions."""
-    target = pe.Gaussian(tau=0.3)
+    target = pe.mixtures.Gaussian(tau=0.3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         dt = run(target, method, draws=1280, target_mcse=0.02, max_draws=6000)
@@ -183,7 +183,7 @@ def test_posterior_draws(method):
 
 def test_temperatures_between_which_no_chain_moves():
     """Two temperatures far apart: no chain comes from the reference to the target."""
-    target = pe.Gaussian(start_mean=30.0, start_sd=1.0, sd=0.1)
+    target = pe.mixtures.Gaussian(start_mean=30.0, start_sd=1.0, sd=0.1)
     for method in METHODS:
         with pytest.warns(pe.EvidenceWarning):
             dt = run(target, method, schedule=[0.0, 1.0])

@@ -28,13 +28,13 @@ def test_options_and_seed_reach_the_training(options):
     plain = train(checked_states("data", DATA), 3, Training(n_updates=60), seed, lambda done: None)
     np.testing.assert_array_equal(found.W, wanted.W)
     assert (found.W != plain.W).any()
-    assert pe.train_rbm is train_rbm
+    assert pe.rbm.train_rbm is train_rbm
 
 
 def test_tracking_start_and_validation_reach_the_training():
     """And the machine that comes back is one for every use: it is stored with its draws."""
     start = train_rbm(DATA, 3, n_updates=100, random_seed=1, progressbar=False)
-    track = pe.TrackLogZ(n_temperatures=10, n_chains=50, n_sweeps=2, every=5)
+    track = pe.rbm.TrackLogZ(n_temperatures=10, n_chains=50, n_sweeps=2, every=5)
     options = {"algorithm": "tempering", "n_updates": 20, "track": track}
     found = train_rbm(
         DATA, 3, start=start, validation=DATA[:9], random_seed=7, progressbar=False, **options
@@ -50,7 +50,7 @@ def test_tracking_start_and_validation_reach_the_training():
     )
     np.testing.assert_array_equal(found.W, wanted.W)
     np.testing.assert_array_equal(found.history.validation, wanted.history.validation)
-    assert isinstance(found.history, pe.TrainingHistory)
+    assert isinstance(found.history, pe.rbm.TrainingHistory)
     assert np.abs(found.W - start.W).max() < 0.5
     dt = pe.sample_evidence(found, draws=50, random_seed=1, progressbar=False)
     assert pe.log_evidence(dt).value == pytest.approx(
@@ -59,8 +59,8 @@ def test_tracking_start_and_validation_reach_the_training():
 
 
 def test_wrong_arguments_are_named_before_anything_is_shown(capsys):
-    track = {"track": pe.TrackLogZ()}
-    machine = pe.RBM(np.zeros((6, 2)), np.zeros(6), np.zeros(2))
+    track = {"track": pe.rbm.TrackLogZ()}
+    machine = pe.rbm.RBM(np.zeros((6, 2)), np.zeros(6), np.zeros(2))
     cases = [
         ({"n_hidden": 0}, "n_hidden must be a whole number of at least 1, got 0"),
         ({"data": DATA * 255}, "data must hold 0 and 1 only, got values from 0 to 255"),

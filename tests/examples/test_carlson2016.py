@@ -31,7 +31,7 @@ def small():
     """A machine of 16 x 12 units, and its exact log Z."""
     parameters = sine_rbm(16, 12)
     base = 0.2 + 0.6 * np.random.default_rng(1).random(16)
-    return pe.RBM(*parameters, base=base), exact_log_z(*parameters)
+    return pe.rbm.RBM(*parameters, base=base), exact_log_z(*parameters)
 
 
 def all_states(n):
@@ -40,7 +40,7 @@ def all_states(n):
 
 def test_hidden_units_are_summed_out_as_by_enumeration():
     """Temperatures that were drawn with other densities would have other shares than Eq. 7 says."""
-    rbm = pe.RBM(*sine_rbm(6, 4), base=np.full(6, 0.3))
+    rbm = pe.rbm.RBM(*sine_rbm(6, 4), base=np.full(6, 0.3))
     chains = algorithm1.new_chains(rbm, BETA, 5, [1])
     visible = chains.state.to_draws()[:, :6]
     hidden = all_states(4)

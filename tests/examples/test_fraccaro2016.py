@@ -41,7 +41,7 @@ def small(monkeypatch):
     """Machines of 16 x 12 units in place of those of 784 x 500."""
     parameters = sine_rbm(16, 12)
     data = np.random.default_rng(1).integers(2, size=(20, 16), dtype=np.uint8)
-    rbm = pe.RBM(*parameters, data=data, base="data")
+    rbm = pe.rbm.RBM(*parameters, data=data, base="data")
     monkeypatch.setattr(figure4, "machine", lambda *args, **kwargs: rbm)
     return exact_log_z(*parameters)
 

@@ -70,7 +70,7 @@ def test_stages_have_equal_entropy(n_stages):
 def test_the_straight_setting_is_the_target_as_it_comes():
     setting = gaussian.SETTINGS["straight"]
     assert np.array_equal(setting.schedule(7), linear(7))
-    assert setting.path.target == pe.Gaussian()
+    assert setting.path.target == pe.mixtures.Gaussian()
 
 
 # --- closed forms ---
@@ -245,7 +245,7 @@ def test_verdicts_of_an_estimator_alone_can_be_relied_on(estimator, name):
 # --- lattices ---
 
 # So small that it is crossed with ease, and Bennett's error can be relied on.
-POTTS = pe.Potts(4, q=10)
+POTTS = pe.lattices.Potts(4, q=10)
 POTTS_EXACT = transfer_matrix(POTTS) - POTTS.log_n_states
 
 
@@ -275,10 +275,10 @@ def far_off(table, by, exact):
 
 
 def test_figure_3_of_a_small_lattice(tmp_path, capsys):
-    target = pe.Ising(8)
+    target = pe.lattices.Ising(8)
     exact = kaufman((8, 8), 1.0) - target.log_n_states
     options = {"size": 8, "n_stages": 200, "n_paths": 500, "sweeps": (2, 6)}
-    own = ({"draws": 500, "method": pe.AIS(n_stages=200)},)
+    own = ({"draws": 500, "method": pe.methods.AIS(n_stages=200)},)
     table = lattices.ising(tmp_path, repetitions=3, own_stages=own, **options)
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 100 and "status ok" in printed
@@ -301,7 +301,7 @@ def test_the_papers_setting_on_its_ising_lattice():
     exact = kaufman((32, 32), 1.0) - 1024 * np.log(2.0)
     assert exact == pytest.approx(1339.267, abs=1e-3)
     kernel = lattices.SpinMetropolis(1, "random")
-    blocks = lattices.simulate(pe.Ising(32), kernel, 1000, 1000, 1024)
+    blocks = lattices.simulate(pe.lattices.Ising(32), kernel, 1000, 1000, 1024)
     found = lattices.estimates(*(block.work for block in blocks))
     error = {name: estimate.value - exact for name, estimate in found.items()}
     assert abs(error["bar"]) < 2.0 and abs(error["histogram"]) < 2.0
@@ -311,7 +311,7 @@ def test_the_papers_setting_on_its_ising_lattice():
 
 
 def test_the_energy_of_the_ising_lattice_is_exact():
-    every = enumeration(pe.Ising(4))
+    every = enumeration(pe.lattices.Ising(4))
     for beta in (0.2, 0.44, 0.9):
         mean = float(every.energy @ every.probability(beta))
         assert lattices.ising_energy(4, [beta])[0] == pytest.approx(mean, rel=1e-6)
@@ -321,7 +321,7 @@ def test_figure_4_of_a_small_lattice(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(lattices, "POSTERIOR_DRAWS", 500)
     options = {"size": 4, "exact": POTTS_EXACT, "budget": 40_000, "repetitions": 4}
     options |= {"stages": (50, 200), "posterior_stages": 100}
-    options["own_potts"] = ({"draws": 200, "method": pe.AIS(n_stages=200)},)
+    options["own_potts"] = ({"draws": 200, "method": pe.methods.AIS(n_stages=200)},)
     table = lattices.potts(tmp_path, **options)
     printed = capsys.readouterr().out
     assert max(map(len, printed.splitlines())) <= 100 and "status ok" in printed

@@ -24,7 +24,7 @@ def test_both_models_are_the_same(k, data_folder):
     target = PyMCTarget(mixture.pymc_mixture(y, k))
     state = target.draw(5, np.random.SeedSequence(1))
     values = target.posterior(state.x)
-    path = pe.GaussianMixture(y, k, **mixture.PRIOR).annealing_setup("auto").path
+    path = pe.mixtures.GaussianMixture(y, k, **mixture.PRIOR).annealing_setup("auto").path
     mean, variance = values["mean"], values["variance"]
     weight = values.get("weight", np.ones((5, 1)))
     terms = weight[:, :, None] * np.exp(-0.5 * (y - mean[:, :, None]) ** 2 / variance[:, :, None])

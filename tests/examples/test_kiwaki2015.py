@@ -36,7 +36,7 @@ def test_base_rate_is_the_likelihood_of_independent_pixels():
 
 
 def test_exact_figures_are_for_small_machines_only():
-    rbm = pe.train_rbm([[0, 1], [1, 0]], 2, n_updates=1, random_seed=1, progressbar=False)
+    rbm = pe.rbm.train_rbm([[0, 1], [1, 0]], 2, n_updates=1, random_seed=1, progressbar=False)
     log_z, mean = training.exact_figures(rbm, np.array([[0, 1], [0, 0], [1, 1], [1, 0]]))
     assert log_z == pytest.approx(exact_log_z(rbm.W, rbm.visible_bias, rbm.hidden_bias))
     assert mean == pytest.approx(-2.0 * np.log(2.0), abs=1e-3)
@@ -63,7 +63,7 @@ def test_script_saves_what_it_prints(data_folder, tmp_path, capsys):
 def test_persistent_chains_learn_mnist(data_folder):
     """20 units reach -140 nats per test digit; a wrong gradient stays at -206, or falls below."""
     train, test = training.mnist(data_folder)
-    rbm = pe.train_rbm(
+    rbm = pe.rbm.train_rbm(
         train,
         20,
         algorithm="pcd",

@@ -99,7 +99,7 @@ def test_without_stages_between_annealing_loses_as_much(setting):
         means = []
         for seed in range(4):
             n = 20_000
-            record = efficiency.pe.AIS().run_block(path, one, 0, n, seed)
+            record = efficiency.pe.methods.AIS().run_block(path, one, 0, n, seed)
             weight = np.exp(record.log_weight - record.log_weight.max())
             means.append(weight.sum() ** 2 / (weight**2).sum() / n)
         errors.append(np.mean(means))

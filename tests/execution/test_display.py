@@ -88,7 +88,7 @@ def test_disabled_display_is_silent(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("method", ["smc", pe.AIS(n_stages=10)])
+@pytest.mark.parametrize("method", ["smc", pe.methods.AIS(n_stages=10)])
 def test_run(method, wide, capfd):
     model = shared("normal").model
     options = {"method": method, "draws": 128, "random_seed": 1}

@@ -102,8 +102,8 @@ from tests.models import shared
 
 estimated = shared("states").model
 digest = hashlib.sha256()
-for model in (shared("schools").model, estimated, pe.Ising(8)):
-    method = pe.AIS(n_stages=30) if model is not estimated else pe.AISEL()
+for model in (shared("schools").model, estimated, pe.lattices.Ising(8)):
+    method = pe.methods.AIS(n_stages=30) if model is not estimated else pe.methods.AISEL()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
         options = {"draws": 800, "target_mcse": None, "random_seed": 4, "progressbar": False}
@@ -139,7 +139,7 @@ def test_process_that_compiles(tmp_path):
 
 def check_refused(model, executor):
     """An error of the kernel itself is raised here as it was there, and is not tried again."""
-    kernel = tasks.Refuses(pe.HMC(), os.getpid())
+    kernel = tasks.Refuses(pe.kernels.HMC(), os.getpid())
     with pytest.raises(pe.NumericalError, match="refuses to move"):
         run(model, kernel=kernel, executor=executor)
     assert executor.submit(pow, 2, 3).result() == 8  # it is left running
@@ -152,7 +152,7 @@ def test_model_error_in_a_worker(pool, continuous):
 def dying_kernel(tmp_path):
     """The kernel, and the mark that it leaves when a worker dies of it."""
     marker = tmp_path / "dead"
-    return tasks.DiesOnce(pe.HMC(), str(marker), os.getpid()), marker
+    return tasks.DiesOnce(pe.kernels.HMC(), str(marker), os.getpid()), marker
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ def test_dask_worker_killed_in_mid_run(continuous, cluster, tmp_path):
     kernel, marker = dying_kernel(tmp_path)
     survived = run(continuous, kernel=kernel, executor=cluster.get_executor())
     assert marker.exists()
-    assert_same_bits(survived, run(continuous, kernel=pe.HMC(), cores=1))
+    assert_same_bits(survived, run(continuous, kernel=pe.kernels.HMC(), cores=1))
 
 
 # --- Ctrl-C ---
@@ -174,7 +174,7 @@ from tests.execution import tasks
 from tests.models import shared
 
 if __name__ == "__main__":
-    kernel = tasks.Announces(pe.HMC(), sys.argv[1])
+    kernel = tasks.Announces(pe.kernels.HMC(), sys.argv[1])
     try:
         options = {"draws": 6400, "target_mcse": None, "progressbar": False}
         pe.sample_evidence(shared("schools").model, kernel=kernel, cores=2, **options)

@@ -16,7 +16,9 @@ class Plain(ModelTarget):
     """On the geometric path, by HMC: what sample_evidence does with the model itself."""
 
     def annealing_setup(self, kernel):
-        return AnnealingSetup(GeometricPath(self.compiled), pe.HMC(exploring=True), n_pilot=10)
+        return AnnealingSetup(
+            GeometricPath(self.compiled), pe.kernels.HMC(exploring=True), n_pilot=10
+        )
 
 
 def test_the_same_path_gives_the_same_numbers():

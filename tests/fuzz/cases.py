@@ -75,10 +75,10 @@ def random_effects(**arguments):
 def sample(target=None, *, method="auto", draws=40, **options):
     """A run that is over in an instant where nothing is wrong with it."""
     if isinstance(method, str):
-        methods = {"auto": pe.AIS(n_stages=10), "smc": pe.SMC(islands=2)}
+        methods = {"auto": pe.methods.AIS(n_stages=10), "smc": pe.methods.SMC(islands=2)}
         method = methods.get(method, method)
     return pe.sample_evidence(
-        pe.Gaussian() if target is None else target,
+        pe.mixtures.Gaussian() if target is None else target,
         method=method,
         draws=draws,
         target_mcse=options.pop("target_mcse", None),
@@ -88,7 +88,7 @@ def sample(target=None, *, method="auto", draws=40, **options):
 
 def sample_from(target, reverse_start):
     """A short run whose reverse paths start from what is given."""
-    return sample(target, method=pe.AIS(n_stages=3, reverse_start=reverse_start), draws=10)
+    return sample(target, method=pe.methods.AIS(n_stages=3, reverse_start=reverse_start), draws=10)
 
 
 @cache
@@ -105,13 +105,13 @@ def model():
 @cache
 def result():
     """A stored result with work of both directions."""
-    return sample(method=pe.AIS(n_stages=5))
+    return sample(method=pe.methods.AIS(n_stages=5))
 
 
 @cache
 def tempered_result():
     """A stored result of parallel tempering."""
-    method = pe.ParallelTempering(n_temperatures=4, ladders=4)
+    method = pe.methods.ParallelTempering(n_temperatures=4, ladders=4)
     return sample(method=method, schedule="linear", draws=20)
 
 
@@ -147,14 +147,14 @@ def walk():
 def estimated():
     """A model whose likelihood is estimated, and a result for it."""
     built = walk()
-    method = pe.AISEL(islands=2, chain_length=1)
+    method = pe.methods.AISEL(islands=2, chain_length=1)
     return built, sample(built, method=method, draws=16)
 
 
 def latent(dt=None, model=None, **options):
     """``sample_latent`` of that result."""
     built, result = estimated()
-    return pe.sample_latent(
+    return pe.gp.sample_latent(
         result if dt is None else dt, built if model is None else model, **options
     )
 
@@ -179,7 +179,7 @@ def bridge_sampling(idata=None, model=None, **options):
 @cache
 def of_model():
     """A short result of that model."""
-    return sample(posterior()[0], method=pe.SMC(islands=2), draws=80)
+    return sample(posterior()[0], method=pe.methods.SMC(islands=2), draws=80)
 
 
 def of_models():
@@ -246,19 +246,19 @@ def priors_table():
 
 
 def train_rbm(**options):
-    """``pe.train_rbm`` with few updates."""
-    return pe.train_rbm(**{"n_updates": 2, "random_seed": 1, "progressbar": False, **options})
+    """``pe.rbm.train_rbm`` with few updates."""
+    return pe.rbm.train_rbm(**{"n_updates": 2, "random_seed": 1, "progressbar": False, **options})
 
 
 def tracked(**options):
-    """``pe.train_rbm`` whose log Z is tracked by few chains."""
-    track = pe.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1)
+    """``pe.rbm.train_rbm`` whose log Z is tracked by few chains."""
+    track = pe.rbm.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1)
     return train_rbm(**{"algorithm": "tempering", "track": track, **options})
 
 
 def raise_log_likelihood(**options):
-    """``pe.raise_log_likelihood`` with few stages."""
-    return pe.raise_log_likelihood(**{"n_stages": 5, "progressbar": False, **options})
+    """``pe.rbm.raise_log_likelihood`` with few stages."""
+    return pe.rbm.raise_log_likelihood(**{"n_stages": 5, "progressbar": False, **options})
 
 
 def plot_samples(**options):
@@ -270,75 +270,77 @@ def plot_samples(**options):
         plt.close("all")
 
 
-MACHINE = pe.RBM(np.ones((3, 2)), np.zeros(3), np.zeros(2), base="uniform")
+MACHINE = pe.rbm.RBM(np.ones((3, 2)), np.zeros(3), np.zeros(2), base="uniform")
 
 # What is called, and good arguments for all that may be wrong.
 # fmt: off
 GOOD = {
-    "AIS": (pe.AIS, {
+    "AIS": (pe.methods.AIS, {
         "direction": "both", "n_stages": 10, "ess": 0.5, "reverse_start": None, "islands": 2,
     }),
-    "AISEL": (pe.AISEL, {
+    "AISEL": (pe.methods.AISEL, {
         "resampling": "systematic", "islands": 2, "chain_length": 1, "resample_below": 1.0,
         "burn_in": 0, "ess": 0.5, "n_stages": None, "renewal": 1.0,
     }),
-    "GMS13": (pe.GMS13, {"n_knots": 3, "pilot_stages": 3, "pilot_paths": 4}),
-    "VarOpt": (pe.VarOpt, {
+    "GMS13": (pe.schedules.GMS13, {"n_knots": 3, "pilot_stages": 3, "pilot_paths": 4}),
+    "VarOpt": (pe.schedules.VarOpt, {
         "largest_step": 0.5, "pilot_stages": 3, "pilot_paths": 4, "smoothing": 0.1,
     }),
-    "ParallelTempering": (pe.ParallelTempering, {"n_temperatures": 4, "ladders": 4}),
-    "SimulatedTempering": (pe.SimulatedTempering, {
+    "ParallelTempering": (pe.methods.ParallelTempering, {"n_temperatures": 4, "ladders": 4}),
+    "SimulatedTempering": (pe.methods.SimulatedTempering, {
         "n_temperatures": 4, "chains": 4, "prior": np.ones(4), "start": "annealing", "sweeps": 2,
         "rounds": 2,
     }),
-    "SMC": (pe.SMC, {
+    "SMC": (pe.methods.SMC, {
         "islands": 2, "chain_length": 1, "ess": 0.5, "resampling": "systematic",
         "resample_below": 1.0, "n_stages": 10,
     }),
-    "ResampleMove": (pe.ResampleMove, {
+    "ResampleMove": (pe.methods.ResampleMove, {
         "islands": 2, "chain_length": 1, "ess": 0.5, "resampling": "residual",
         "resample_below": 0.9, "allocation": "optimal", "n_stages": 10,
     }),
-    "ARM": (pe.ARM, {
+    "ARM": (pe.methods.ARM, {
         "islands": 2, "generate": "copy", "decide": "first_pass", "ess_threshold": 0.7,
         "max_rounds": 2, "reseed_moves": 2, "resampling": "residual", "resample_below": 0.9,
         "allocation": "equal", "ess": 0.5, "n_stages": 10, "chain_length": 1,
     }),
-    "DataPoints": (pe.DataPoints, {"order": "random", "seed": 0, "batches": None}),
-    "HMC": (pe.HMC, {
+    "DataPoints": (pe.paths.DataPoints, {"order": "random", "seed": 0, "batches": None}),
+    "HMC": (pe.kernels.HMC, {
         "step_size": 0.5, "path_length": 1.0, "shape": None, "dense": None, "exploring": False,
     }),
-    "RandomWalk": (pe.RandomWalk, {"scale": 1.0, "n_steps": 2, "shape": None, "dense": None}),
-    "PseudoMarginal": (pe.PseudoMarginal, {
+    "RandomWalk": (pe.kernels.RandomWalk, {
+        "scale": 1.0, "n_steps": 2, "shape": None, "dense": None,
+    }),
+    "PseudoMarginal": (pe.kernels.PseudoMarginal, {
         "scale": 1.0, "n_steps": 1, "renewal": 1.0, "shape": None, "spread": None,
     }),
-    "Cycle": (pe.Cycle, {"parts": (pe.HMC(),)}),
-    "DiscreteGibbs": (pe.DiscreteGibbs, {"coordinates": [0], "lower": [0], "upper": [1]}),
-    "IntegerWalk": (pe.IntegerWalk, {"coordinates": [0], "spread": [1.0], "scale": 1.0}),
-    "Gaussian": (pe.Gaussian, {
+    "Cycle": (pe.kernels.Cycle, {"parts": (pe.kernels.HMC(),)}),
+    "DiscreteGibbs": (pe.kernels.DiscreteGibbs, {"coordinates": [0], "lower": [0], "upper": [1]}),
+    "IntegerWalk": (pe.kernels.IntegerWalk, {"coordinates": [0], "spread": [1.0], "scale": 1.0}),
+    "Gaussian": (pe.mixtures.Gaussian, {
         "start_mean": 1.0, "start_sd": 1.0, "mean": 0.0, "sd": 1.0, "tau": 0.5,
     }),
-    "GPClassification": (pe.GPClassification, {
+    "GPClassification": (pe.gp.GPClassification, {
         "inputs": np.array([0.0, 1.0, 3.0]), "labels": np.array([0, 1, 1]), "length_scale": 1.0,
         "amplitude": 1.0, "covariance": "squared_exponential", "representation": "sequence",
         "order": "informative", "order_seed": 0, "reference": "prior", "jitter": 0.0,
     }),
-    "GaussianMixture": (pe.GaussianMixture, {
+    "GaussianMixture": (pe.mixtures.GaussianMixture, {
         "y": np.array([1.0, 2.0, 4.0]), "n_components": 2, "mean_mu": 0.0, "mean_sigma": 1.0,
         "variance_alpha": 2.0, "variance_beta": 1.0, "weights_a": 1.0, "variances": "unequal",
         "order": "random", "order_seed": 0,
     }),
-    "Ising": (pe.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
-    "Potts": (pe.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
-    "DetouredPath": (pe.DetouredPath, {"target": pe.Ising(4), "height": 1.0}),
-    "RBM": (pe.RBM, {
+    "Ising": (pe.lattices.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
+    "Potts": (pe.lattices.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
+    "DetouredPath": (pe.paths.DetouredPath, {"target": pe.lattices.Ising(4), "height": 1.0}),
+    "RBM": (pe.rbm.RBM, {
         "W": np.ones((3, 2)), "visible_bias": np.zeros(3), "hidden_bias": np.zeros(2),
         "base": "uniform", "data": np.eye(3), "latent": "full",
     }),
-    "MomentAveragedPath": (pe.MomentAveragedPath, {
+    "MomentAveragedPath": (pe.paths.MomentAveragedPath, {
         "target": MACHINE, "n_knots": 2, "n_updates": 3,
     }),
-    "UnitByUnitPath": (pe.UnitByUnitPath, {
+    "UnitByUnitPath": (pe.paths.UnitByUnitPath, {
         "target": MACHINE, "unit_order": "variable", "n_sweeps": 2,
     }),
     "RBM.free_energy": (MACHINE.free_energy, {"visible": np.eye(3)}),
@@ -347,9 +349,9 @@ GOOD = {
     "RBM.log_likelihood": (MACHINE.log_likelihood, {
         "visible": np.eye(3), "log_z": pe.LogEvidence(1.0, 0.1, "bar"),
     }),
-    "Gaussian.check": (pe.Gaussian().check, {"draws": WORK}),
-    "Ising.energy": (pe.Ising(4).energy, {"draws": np.ones((2, 4, 4))}),
-    "Potts.energy": (pe.Potts(4, q=3).energy, {"draws": np.ones((2, 4, 4))}),
+    "Gaussian.check": (pe.mixtures.Gaussian().check, {"draws": WORK}),
+    "Ising.energy": (pe.lattices.Ising(4).energy, {"draws": np.ones((2, 4, 4))}),
+    "Potts.energy": (pe.lattices.Potts(4, q=3).energy, {"draws": np.ones((2, 4, 4))}),
     "LogEvidence": (pe.LogEvidence, {
         "value": -1.0, "mcse": 0.1, "estimator": "bar", "status": "ok", "lower": -1.2,
         "upper": -0.8, "message": "",
@@ -414,7 +416,7 @@ GOOD = {
         "ci_prob": None, "ci_kind": None, "round_to": "auto",
     }),
     "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
-    "Bridge": (pe.Bridge, {"idata": result}),
+    "Bridge": (pe.methods.Bridge, {"idata": result}),
     "bridge_sampling": (bridge_sampling, {
         "idata": None, "model": None, "target_mcse": None, "max_time": None, "max_draws": None,
         "draws": 320, "kernel": "auto", "potentials": "likelihood", "reparameterise": True,
@@ -428,10 +430,11 @@ GOOD = {
     }),
     "train_rbm.track": (tracked, {
         "data": np.eye(4), "n_hidden": 2, "algorithm": "tempering",
-        "track": pe.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1), "validation": np.eye(4),
-        "start": pe.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
+        "track": pe.rbm.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1),
+        "validation": np.eye(4),
+        "start": pe.rbm.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
     }),
-    "TrackLogZ": (pe.TrackLogZ, {
+    "TrackLogZ": (pe.rbm.TrackLogZ, {
         "n_temperatures": 3, "n_chains": 5, "n_sweeps": 1, "alpha": 0.5, "slope": 1.0,
         "predict": True, "every": 1, "patience": 2, "keep": (1, 2),
     }),
@@ -566,11 +569,15 @@ def _made(value: Any) -> Any:
 
 
 def _with_kernels() -> Iterator[Call]:
-    small = {"target": model(), "method": pe.SMC(islands=2, chain_length=2), "draws": 8}
+    small = {"target": model(), "method": pe.methods.SMC(islands=2, chain_length=2), "draws": 8}
     for what, kernel in kernels().items():
         arguments = {**small, "schedule": [0.0, 0.5, 1.0], "kernel": kernel}
         yield Call("sample_evidence", sample, arguments, {"kernel": what})
-    for lattice in (pe.Ising(4), pe.Potts(4, q=3), pe.Ising(5, field=0.5)):
+    for lattice in (
+        pe.lattices.Ising(4),
+        pe.lattices.Potts(4, q=3),
+        pe.lattices.Ising(5, field=0.5),
+    ):
         for what, kernel in kernels().items():
             yield Call(
                 "sample_evidence",
@@ -581,7 +588,12 @@ def _with_kernels() -> Iterator[Call]:
 
 
 def _with_starts() -> Iterator[Call]:
-    for target in (pe.Gaussian(), pe.Ising(4), pe.Potts(4, q=3), model()):
+    for target in (
+        pe.mixtures.Gaussian(),
+        pe.lattices.Ising(4),
+        pe.lattices.Potts(4, q=3),
+        model(),
+    ):
         for what in _STARTS:
             arguments = {"target": target, "reverse_start": VALUES[what]}
             yield Call("sample_evidence", sample_from, arguments, {"reverse_start": what})
@@ -592,14 +604,14 @@ def _with_extremes() -> Iterator[Call]:
     shapes, strengths = (2, (2, 3), (3, 2, 2), (2, 70)), (1e6, -1e6, 0.4, 0.0)
     lattices = [
         *(
-            pe.Ising(shape, coupling=coupling, field=field, periodic=periodic)
+            pe.lattices.Ising(shape, coupling=coupling, field=field, periodic=periodic)
             for shape in shapes
             for coupling in strengths
             for field in (0.0, -1e6)
             for periodic in (True, False)
         ),
         *(
-            pe.Potts(shape, coupling=coupling, q=q)
+            pe.lattices.Potts(shape, coupling=coupling, q=q)
             for shape in shapes
             for coupling in strengths
             for q in (2, 250)
@@ -607,7 +619,7 @@ def _with_extremes() -> Iterator[Call]:
     ]
     for lattice in lattices:
         for kernel in ("auto", "metropolis", "swendsen_wang", "wolff"):
-            method = pe.AIS(n_stages=3, islands=2)
+            method = pe.methods.AIS(n_stages=3, islands=2)
             arguments = {"target": lattice, "kernel": kernel, "method": method, "draws": 11}
             yield Call("sample_evidence", sample, arguments, {"kernel": f"{kernel} of {lattice}"})
 
@@ -627,7 +639,7 @@ def _with_broken_trees() -> Iterator[Call]:
             others = {key: _made(value) for key, value in good.items() if key != parameter}
             yield call(name, function, others, parameter, what, make)
         yield call("compare", pe.compare, {}, "models", what, lambda make=make: {"a": make()})
-        target = {"target": pe.Gaussian()}
+        target = {"target": pe.mixtures.Gaussian()}
         yield call("sample_evidence", sample_from, target, "reverse_start", what, make)
     few = {"draws": 320, "progressbar": False}
     for what, make in broken_trees(posterior()[1]).items():

@@ -62,14 +62,14 @@ VALUES = {
     "set": {1, 2},
     "generator": (i for i in range(3)),
     "object": object(),
-    "class": pe.HMC,
+    "class": pe.kernels.HMC,
     "builtin class": int,
     "function": lambda *arguments: None,
     "failing function": lambda: 1 / 0,
     "module": pe,
-    "kernel": pe.HMC(),
-    "sampler": pe.SMC(),
-    "target": pe.Gaussian(),
+    "kernel": pe.kernels.HMC(),
+    "sampler": pe.methods.SMC(),
+    "target": pe.mixtures.Gaussian(),
     "evidence": pe.LogEvidence(-1.0, 0.1, "bar"),
     "unknown evidence": pe.LogEvidence(float("nan"), float("nan"), "bar", "no_error"),
     "empty tree": xr.DataTree(),
@@ -93,23 +93,35 @@ def kernels():
     }
     discrete = [[0], [2], [3], [4], [10**6], [2, 3], [3, 2], [0, 2], [2**40]]
     bounds = [(0, 1), (0, 2), (-1, 2), (0, 0), (2, 2), (0, 10**4), (-(10**4), 10**4)]
-    found = {f"HMC of a shape {name}": pe.HMC(shape=shape) for name, shape in shapes.items()}
-    found |= {f"walk of a shape {name}": pe.RandomWalk(shape=s) for name, s in shapes.items()}
-    found |= {f"integers {at}": pe.IntegerWalk(at, np.ones(len(at))) for at in discrete}
+    found = {
+        f"HMC of a shape {name}": pe.kernels.HMC(shape=shape) for name, shape in shapes.items()
+    }
     found |= {
-        f"Gibbs {at} {low} {high}": pe.DiscreteGibbs(at, [low] * len(at), [high] * len(at))
+        f"walk of a shape {name}": pe.kernels.RandomWalk(shape=s) for name, s in shapes.items()
+    }
+    found |= {f"integers {at}": pe.kernels.IntegerWalk(at, np.ones(len(at))) for at in discrete}
+    found |= {
+        f"Gibbs {at} {low} {high}": pe.kernels.DiscreteGibbs(at, [low] * len(at), [high] * len(at))
         for at in discrete
         for low, high in bounds
     }
-    whole = [pe.RandomWalk(), pe.DiscreteGibbs([2], [0], [2]), pe.IntegerWalk([3], [1e15])]
-    cycles = {f"cycle with {name}": pe.Cycle((*whole, part)) for name, part in found.items()}
+    whole = [
+        pe.kernels.RandomWalk(),
+        pe.kernels.DiscreteGibbs([2], [0], [2]),
+        pe.kernels.IntegerWalk([3], [1e15]),
+    ]
+    cycles = {
+        f"cycle with {name}": pe.kernels.Cycle((*whole, part)) for name, part in found.items()
+    }
     return {
         **found,
         **cycles,
-        "extreme HMC": pe.Cycle((pe.HMC(step_size=1e-300, path_length=1e300), *whole[1:])),
-        "extreme walk": pe.Cycle((pe.RandomWalk(scale=1e300), *whole[1:])),
-        "nested": pe.Cycle((pe.Cycle((pe.Cycle(tuple(whole)),)),)),
-        "estimates": pe.PseudoMarginal(),
+        "extreme HMC": pe.kernels.Cycle(
+            (pe.kernels.HMC(step_size=1e-300, path_length=1e300), *whole[1:])
+        ),
+        "extreme walk": pe.kernels.Cycle((pe.kernels.RandomWalk(scale=1e300), *whole[1:])),
+        "nested": pe.kernels.Cycle((pe.kernels.Cycle((pe.kernels.Cycle(tuple(whole)),)),)),
+        "estimates": pe.kernels.PseudoMarginal(),
         "clusters": SwendsenWang(),
         "spins": SpinHeatBath(),
     }

@@ -62,7 +62,7 @@ add("smc discrete", model("discrete"), method="smc", **ONCE)
 add(
     "smc without chains",
     model("positive"),
-    method=pe.SMC(chain_length=1, resample_below=0.6, resampling="ssp"),
+    method=pe.methods.SMC(chain_length=1, resample_below=0.6, resampling="ssp"),
     **ONCE,
 )
 add("smc random walk", model("several"), kernel="random_walk", **ONCE)
@@ -70,11 +70,11 @@ add("smc named schedule", model("normal"), method="smc", schedule="sm08", **ONCE
 add("smc potential in the prior", model("potential"), potentials="prior", **ONCE)
 add("smc from a fit", model("line"), method="smc", reference="fit", **ONCE)
 add("ais both ways", model("normal"), method="ais", **ONCE)
-add("ais forward", model("positive"), method=pe.AIS(direction="forward"), **ONCE)
-add("ais learnt schedule", model("normal"), method="ais", schedule=pe.VarOpt(), **ONCE)
-add("aisel paths", model("groups"), method=pe.AISEL(resampling=None), **ONCE)
+add("ais forward", model("positive"), method=pe.methods.AIS(direction="forward"), **ONCE)
+add("ais learnt schedule", model("normal"), method="ais", schedule=pe.schedules.VarOpt(), **ONCE)
+add("aisel paths", model("groups"), method=pe.methods.AISEL(resampling=None), **ONCE)
 add("resample-move", model("line"), method="resample_move", **ONCE)
-add("adaptive resample-move", model("line"), method=pe.ARM(), **ONCE)
+add("adaptive resample-move", model("line"), method=pe.methods.ARM(), **ONCE)
 add("parallel tempering", model("normal"), method="parallel_tempering", **ONCE)
 add("simulated tempering", model("normal"), method="simulated_tempering", **ONCE)
 
@@ -105,7 +105,7 @@ def two_lines() -> dict[str, pm.Model]:
 
 
 RUNS["ais from draws"] = lambda: pe.sample_evidence(
-    shared("line").model, method=pe.AIS(reverse_start=drawn()), **QUIET | ONCE
+    shared("line").model, method=pe.methods.AIS(reverse_start=drawn()), **QUIET | ONCE
 )
 RUNS["bridge sampling"] = lambda: pe.bridge_sampling(drawn(), shared("line").model, **QUIET)
 RUNS["pair of models"] = lambda: pe.bayes_factor(*two_lines().values(), **QUIET)
@@ -118,7 +118,7 @@ RUNS["prior sensitivity"] = lambda: pe.prior_sensitivity(
 )
 RUNS["calibrate"] = lambda: pe.calibrate(two_lines(), 20, **QUIET).runs
 RUNS["certify"] = lambda: pe.simulate_and_certify(shared("normal").model, draws=200, **QUIET)
-RUNS["latent states"] = lambda: pe.sample_latent(
+RUNS["latent states"] = lambda: pe.gp.sample_latent(
     pe.sample_evidence(shared("states").model, **QUIET | ONCE),
     shared("states").model,
     draws=50,
@@ -127,28 +127,28 @@ RUNS["latent states"] = lambda: pe.sample_latent(
 
 # --- native families ---
 
-add("gaussian", pe.Gaussian, **ONCE)
-add("gaussian averaged moments", pe.Gaussian, path="moment_average", **ONCE)
-add("gaussian ladders", pe.Gaussian, method="parallel_tempering", **ONCE)
-add("ising", lambda: pe.Ising((6, 6), 0.4), **ONCE)
-add("ising clusters", lambda: pe.Ising((6, 6), 0.4), kernel="swendsen_wang", **ONCE)
-add("ising in a field", lambda: pe.Ising((4, 4), 0.3, field=0.1), **ONCE)
-add("potts", lambda: pe.Potts((6, 6), 3, 0.9), **ONCE)
-add("machine", lambda: pe.RBM(*sine_rbm(8, 6)), **ONCE)
-add("machine of one layer", lambda: pe.RBM(*sine_rbm(8, 6), latent="marginal"), **ONCE)
+add("gaussian", pe.mixtures.Gaussian, **ONCE)
+add("gaussian averaged moments", pe.mixtures.Gaussian, path="moment_average", **ONCE)
+add("gaussian ladders", pe.mixtures.Gaussian, method="parallel_tempering", **ONCE)
+add("ising", lambda: pe.lattices.Ising((6, 6), 0.4), **ONCE)
+add("ising clusters", lambda: pe.lattices.Ising((6, 6), 0.4), kernel="swendsen_wang", **ONCE)
+add("ising in a field", lambda: pe.lattices.Ising((4, 4), 0.3, field=0.1), **ONCE)
+add("potts", lambda: pe.lattices.Potts((6, 6), 3, 0.9), **ONCE)
+add("machine", lambda: pe.rbm.RBM(*sine_rbm(8, 6)), **ONCE)
+add("machine of one layer", lambda: pe.rbm.RBM(*sine_rbm(8, 6), latent="marginal"), **ONCE)
 
 
 def trained() -> xr.Dataset:
     """A small machine after a few updates."""
     data = np.random.default_rng(3).integers(0, 2, size=(60, 8)).astype(np.uint8)
-    machine = pe.train_rbm(data, 4, n_updates=40, random_seed=11, progressbar=False)
+    machine = pe.rbm.train_rbm(data, 4, n_updates=40, random_seed=11, progressbar=False)
     return xr.Dataset({"W": (("visible", "hidden"), machine.W)})
 
 
 RUNS["machine trained"] = trained
 add(
     "mixture",
-    lambda: pe.GaussianMixture(
+    lambda: pe.mixtures.GaussianMixture(
         np.random.default_rng(4).normal([-2.0, 2.0] * 10, 1.0),
         2,
         mean_mu=0.0,
@@ -160,7 +160,7 @@ add(
 )
 add(
     "gp classification",
-    lambda: pe.GPClassification(
+    lambda: pe.gp.GPClassification(
         np.random.default_rng(5).normal(size=(12, 2)), np.tile([-1, 1], 6), length_scale=1.0
     ),
     **ONCE,

@@ -40,44 +40,100 @@ GIBBS = {"coordinates": [2], "lower": [0], "upper": [3]}
 WALK = {"coordinates": [3], "spread": [1.0]}
 
 WRONG_FIELDS = [
-    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [-1]}, r"coordinates must be distinct positions"),
-    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [0, 0]}, r"coordinates must be distinct positions"),
-    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [0.5]}, r"coordinates must hold whole numbers"),
-    (pe.DiscreteGibbs, {**GIBBS, "coordinates": []}, r"coordinates must be a row of at least one"),
-    (pe.DiscreteGibbs, {**GIBBS, "coordinates": [[1]]}, r"coordinates must be a row"),
-    (pe.DiscreteGibbs, {**GIBBS, "coordinates": None}, r"coordinates must hold whole numbers"),
-    (pe.DiscreteGibbs, {**GIBBS, "upper": [np.inf]}, r"upper must be finite, got inf"),
-    (pe.DiscreteGibbs, {**GIBBS, "lower": [np.nan]}, r"lower must be finite, got nan"),
-    (pe.DiscreteGibbs, {**GIBBS, "lower": [0, 0]}, r"lower must be a row of 1, one number for"),
-    (pe.DiscreteGibbs, {**GIBBS, "lower": [4]}, r"lower must not exceed upper, got lower=4"),
-    (pe.DiscreteGibbs, {**GIBBS, "lower": [0.5]}, r"lower must hold whole numbers, got 0\.5"),
-    (pe.DiscreteGibbs, {**GIBBS, "upper": [1e13]}, r"lower and upper must leave at most 100,000"),
-    (pe.IntegerWalk, {**WALK, "spread": [0.5]}, r"spread must be at least 1"),
-    (pe.IntegerWalk, {**WALK, "spread": [np.nan]}, r"spread must be finite, got nan"),
-    (pe.IntegerWalk, {**WALK, "spread": [1, 1]}, r"spread must be a row of 1"),
-    (pe.IntegerWalk, {**WALK, "scale": -1}, r"scale must be a finite number above 0"),
-    (pe.HMC, {"shape": np.eye(2)}, r"shape must be of type Shape, got an array of shape"),
-    (pe.HMC, {"dense": "yes"}, r"dense must be True or False"),
-    (pe.HMC, {"exploring": None}, r"exploring must be True or False"),
-    (pe.HMC, {"step_size": True}, r"step_size must be a finite number above 0, got True"),
-    (pe.RandomWalk, {"n_steps": 10**13}, r"n_steps must be at most 1,000,000"),
-    (pe.RandomWalk, {"scale": 1 + 0j}, r"scale must be a finite number above 0"),
-    (pe.PseudoMarginal, {"spread": [0.0]}, r"spread must be from 1"),
-    (pe.PseudoMarginal, {"renewal": np.ones(2)}, r"renewal must lie between 0 and 1"),
-    (pe.PseudoMarginal, {"renewal": 0.0}, "renewal"),
-    (pe.PseudoMarginal, {"scale": 0.0}, "scale"),
-    (pe.PseudoMarginal, {"n_steps": 0}, "n_steps"),
     (
-        pe.HMC,
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "coordinates": [-1]},
+        r"coordinates must be distinct positions",
+    ),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "coordinates": [0, 0]},
+        r"coordinates must be distinct positions",
+    ),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "coordinates": [0.5]},
+        r"coordinates must hold whole numbers",
+    ),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "coordinates": []},
+        r"coordinates must be a row of at least one",
+    ),
+    (pe.kernels.DiscreteGibbs, {**GIBBS, "coordinates": [[1]]}, r"coordinates must be a row"),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "coordinates": None},
+        r"coordinates must hold whole numbers",
+    ),
+    (pe.kernels.DiscreteGibbs, {**GIBBS, "upper": [np.inf]}, r"upper must be finite, got inf"),
+    (pe.kernels.DiscreteGibbs, {**GIBBS, "lower": [np.nan]}, r"lower must be finite, got nan"),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "lower": [0, 0]},
+        r"lower must be a row of 1, one number for",
+    ),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "lower": [4]},
+        r"lower must not exceed upper, got lower=4",
+    ),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "lower": [0.5]},
+        r"lower must hold whole numbers, got 0\.5",
+    ),
+    (
+        pe.kernels.DiscreteGibbs,
+        {**GIBBS, "upper": [1e13]},
+        r"lower and upper must leave at most 100,000",
+    ),
+    (pe.kernels.IntegerWalk, {**WALK, "spread": [0.5]}, r"spread must be at least 1"),
+    (pe.kernels.IntegerWalk, {**WALK, "spread": [np.nan]}, r"spread must be finite, got nan"),
+    (pe.kernels.IntegerWalk, {**WALK, "spread": [1, 1]}, r"spread must be a row of 1"),
+    (pe.kernels.IntegerWalk, {**WALK, "scale": -1}, r"scale must be a finite number above 0"),
+    (pe.kernels.HMC, {"shape": np.eye(2)}, r"shape must be of type Shape, got an array of shape"),
+    (pe.kernels.HMC, {"dense": "yes"}, r"dense must be True or False"),
+    (pe.kernels.HMC, {"exploring": None}, r"exploring must be True or False"),
+    (pe.kernels.HMC, {"step_size": True}, r"step_size must be a finite number above 0, got True"),
+    (pe.kernels.RandomWalk, {"n_steps": 10**13}, r"n_steps must be at most 1,000,000"),
+    (pe.kernels.RandomWalk, {"scale": 1 + 0j}, r"scale must be a finite number above 0"),
+    (pe.kernels.PseudoMarginal, {"spread": [0.0]}, r"spread must be from 1"),
+    (pe.kernels.PseudoMarginal, {"renewal": np.ones(2)}, r"renewal must lie between 0 and 1"),
+    (pe.kernels.PseudoMarginal, {"renewal": 0.0}, "renewal"),
+    (pe.kernels.PseudoMarginal, {"scale": 0.0}, "scale"),
+    (pe.kernels.PseudoMarginal, {"n_steps": 0}, "n_steps"),
+    (
+        pe.kernels.HMC,
         {"target_accept": 1.0},
         r"target_accept must lie between 0 and 1, got 1\.0; try 0\.85",
     ),
-    (pe.RandomWalk, {"target_accept": 0}, r"target_accept must lie between 0 and 1, got 0; try"),
-    (pe.PseudoMarginal, {"target_accept": "x"}, r"target_accept must lie between 0 and 1, got 'x'"),
-    (pe.IntegerWalk, {**WALK, "target_accept": 2}, r"target_accept must lie between 0 and 1"),
-    (pe.Cycle, {"parts": ()}, r"parts must be a tuple of at least one kernel, got \(\)"),
-    (pe.Cycle, {"parts": pe.HMC()}, r"parts must be a tuple of at least one kernel, got an object"),
-    (pe.Cycle, {"parts": (pe.HMC(), pe.HMC)}, r"parts\[1\] must be a kernel object .*class HMC"),
+    (
+        pe.kernels.RandomWalk,
+        {"target_accept": 0},
+        r"target_accept must lie between 0 and 1, got 0; try",
+    ),
+    (
+        pe.kernels.PseudoMarginal,
+        {"target_accept": "x"},
+        r"target_accept must lie between 0 and 1, got 'x'",
+    ),
+    (
+        pe.kernels.IntegerWalk,
+        {**WALK, "target_accept": 2},
+        r"target_accept must lie between 0 and 1",
+    ),
+    (pe.kernels.Cycle, {"parts": ()}, r"parts must be a tuple of at least one kernel, got \(\)"),
+    (
+        pe.kernels.Cycle,
+        {"parts": pe.kernels.HMC()},
+        r"parts must be a tuple of at least one kernel, got an object",
+    ),
+    (
+        pe.kernels.Cycle,
+        {"parts": (pe.kernels.HMC(), pe.kernels.HMC)},
+        r"parts\[1\] must be a kernel object .*class HMC",
+    ),
     (SpinHeatBath, {"n_sweeps": 10**13}, r"n_sweeps must be at most"),
     (SpinHeatBath, {"backwards": "yes"}, r"backwards must be True or False"),
 ]
@@ -91,34 +147,74 @@ def test_a_kernel_checks_its_own_fields():
 
 
 WRONG_TARGETS = [
-    (pe.DiscreteGibbs([5], [0], [1]), MIXED, r"coordinates must be below 4, .*got 5"),
-    (pe.DiscreteGibbs([0], [0], [1]), MIXED, r"coordinates must be those of discrete .*got 0"),
-    (pe.DiscreteGibbs([2], [0], [4]), MIXED, r"within the variable's own bounds, 0 to 3, got 0 to"),
-    (pe.DiscreteGibbs([2], [-1], [3]), MIXED, r"within the variable's own bounds, 0 to 3, got -1"),
-    (pe.IntegerWalk([4], [1.0]), MIXED, r"coordinates must be below 4"),
-    (pe.IntegerWalk([1], [1.0]), MIXED, r"coordinates must be those of discrete"),
-    (pe.HMC(shape=Shape(np.zeros(3), np.ones((3, 1)))), MIXED, r"shape\.mean must be an array"),
-    (pe.HMC(shape=Shape(np.zeros(2), np.ones((2, 3)))), MIXED, r"shape\.factor must be an array"),
-    (pe.HMC(shape=Shape([0.0, 0.0], np.eye(2))), MIXED, r"shape\.mean must be an array"),
+    (pe.kernels.DiscreteGibbs([5], [0], [1]), MIXED, r"coordinates must be below 4, .*got 5"),
     (
-        pe.RandomWalk(shape=Shape(np.zeros(2), np.full((2, 1), np.nan))),
+        pe.kernels.DiscreteGibbs([0], [0], [1]),
+        MIXED,
+        r"coordinates must be those of discrete .*got 0",
+    ),
+    (
+        pe.kernels.DiscreteGibbs([2], [0], [4]),
+        MIXED,
+        r"within the variable's own bounds, 0 to 3, got 0 to",
+    ),
+    (
+        pe.kernels.DiscreteGibbs([2], [-1], [3]),
+        MIXED,
+        r"within the variable's own bounds, 0 to 3, got -1",
+    ),
+    (pe.kernels.IntegerWalk([4], [1.0]), MIXED, r"coordinates must be below 4"),
+    (pe.kernels.IntegerWalk([1], [1.0]), MIXED, r"coordinates must be those of discrete"),
+    (
+        pe.kernels.HMC(shape=Shape(np.zeros(3), np.ones((3, 1)))),
+        MIXED,
+        r"shape\.mean must be an array",
+    ),
+    (
+        pe.kernels.HMC(shape=Shape(np.zeros(2), np.ones((2, 3)))),
+        MIXED,
+        r"shape\.factor must be an array",
+    ),
+    (pe.kernels.HMC(shape=Shape([0.0, 0.0], np.eye(2))), MIXED, r"shape\.mean must be an array"),
+    (
+        pe.kernels.RandomWalk(shape=Shape(np.zeros(2), np.full((2, 1), np.nan))),
         MIXED,
         r"shape\.factor must be finite, got nan",
     ),
     (
-        pe.RandomWalk(shape=Shape(np.zeros(2), np.zeros((2, 2)))),
+        pe.kernels.RandomWalk(shape=Shape(np.zeros(2), np.zeros((2, 2)))),
         MIXED,
         r"shape\.factor must have standard deviations above 0",
     ),
-    (pe.Cycle((pe.HMC(), pe.DiscreteGibbs([2, 7], [0, 0], [3, 1]))), MIXED, r"must be below 4"),
-    (pe.Cycle((pe.Cycle((pe.DiscreteGibbs([9], [0], [1]),)),)), MIXED, r"must be below 4"),
-    (pe.Cycle((pe.HMC(),)), MIXED, r"kernel must move all 4 .*does not move 2,.*tion 2"),
-    (pe.DiscreteGibbs([2], [0], [3]), MIXED, r"kernel must move all 4 coordinates"),
-    (pe.Cycle((pe.HMC(),)), CONTINUOUS, r"kernel HMC needs a gradient"),
-    (pe.PseudoMarginal(), MIXED, r"kernel PseudoMarginal needs a likelihood that is estimated"),
+    (
+        pe.kernels.Cycle((pe.kernels.HMC(), pe.kernels.DiscreteGibbs([2, 7], [0, 0], [3, 1]))),
+        MIXED,
+        r"must be below 4",
+    ),
+    (
+        pe.kernels.Cycle((pe.kernels.Cycle((pe.kernels.DiscreteGibbs([9], [0], [1]),)),)),
+        MIXED,
+        r"must be below 4",
+    ),
+    (
+        pe.kernels.Cycle((pe.kernels.HMC(),)),
+        MIXED,
+        r"kernel must move all 4 .*does not move 2,.*tion 2",
+    ),
+    (pe.kernels.DiscreteGibbs([2], [0], [3]), MIXED, r"kernel must move all 4 coordinates"),
+    (pe.kernels.Cycle((pe.kernels.HMC(),)), CONTINUOUS, r"kernel HMC needs a gradient"),
+    (
+        pe.kernels.PseudoMarginal(),
+        MIXED,
+        r"kernel PseudoMarginal needs a likelihood that is estimated",
+    ),
     (SwendsenWang(), MIXED, r"kernel SwendsenWang must move a pe\.Ising or pe\.Potts"),
     (SpinHeatBath(), CONTINUOUS, r"kernel SpinHeatBath must move a pe\.Ising"),
-    (pe.HMC, MIXED, r"kernel must be one of auto, hmc, random_walk or a kernel object.*class HMC"),
+    (
+        pe.kernels.HMC,
+        MIXED,
+        r"kernel must be one of auto, hmc, random_walk or a kernel object.*class HMC",
+    ),
     (SimpleNamespace(advance=print), MIXED, r"without reversed, settings"),
     (
         SimpleNamespace(advance=print, reversed=print, settings=print, learn=print),
@@ -138,14 +234,18 @@ def test_a_kernel_is_checked_against_its_target():
 def test_a_kernel_of_lattices_is_checked_when_it_is_chosen():
     """Refused before the first state is drawn."""
     for target, kernel, message in (
-        (pe.Potts(4, q=3), SpinHeatBath(), r"kernel must be one of auto, .*got an object of type"),
-        (pe.Ising(4), ColourHeatBath(), r"kernel must be one of auto"),
-        (pe.Ising(4, field=0.5), SwendsenWang(), r"must have no field for cluster moves"),
-        (pe.Ising(4, field=0.5), "wolff", r"must have no field for cluster moves"),
-        (pe.Potts(4, coupling=-1.0), "swendsen_wang", r"coupling must not be negative"),
-        (pe.Ising(5), SpinHeatBath(), r"order must not be 'checkerboard'"),
-        (pe.Ising(4), np.ones(2), r"kernel must be one of auto"),
-        (pe.Gaussian(), np.ones(2), r"kernel must be one of auto"),
+        (
+            pe.lattices.Potts(4, q=3),
+            SpinHeatBath(),
+            r"kernel must be one of auto, .*got an object of type",
+        ),
+        (pe.lattices.Ising(4), ColourHeatBath(), r"kernel must be one of auto"),
+        (pe.lattices.Ising(4, field=0.5), SwendsenWang(), r"must have no field for cluster moves"),
+        (pe.lattices.Ising(4, field=0.5), "wolff", r"must have no field for cluster moves"),
+        (pe.lattices.Potts(4, coupling=-1.0), "swendsen_wang", r"coupling must not be negative"),
+        (pe.lattices.Ising(5), SpinHeatBath(), r"order must not be 'checkerboard'"),
+        (pe.lattices.Ising(4), np.ones(2), r"kernel must be one of auto"),
+        (pe.mixtures.Gaussian(), np.ones(2), r"kernel must be one of auto"),
     ):
         with pytest.raises(ValueError, match=message):
             annealing_setup(target, kernel)
@@ -154,7 +254,7 @@ def test_a_kernel_of_lattices_is_checked_when_it_is_chosen():
 def test_a_kernel_cannot_be_changed_once_checked():
     """Positions that change after the check would be as bad as unchecked ones."""
     given = np.array([2])
-    kernel = pe.DiscreteGibbs(given, np.zeros(1), np.full(1, 3.0))
+    kernel = pe.kernels.DiscreteGibbs(given, np.zeros(1), np.full(1, 3.0))
     given[0] = 99
     assert kernel.coordinates.tolist() == [2]
     with pytest.raises(ValueError, match="read-only"):
@@ -165,11 +265,13 @@ def test_a_kernel_cannot_be_changed_once_checked():
 
 def test_nested_cycles_move_everything():
     """A cycle of cycles is a cycle, and its settings and reversal are those of its parts."""
-    inner = pe.Cycle((pe.DiscreteGibbs([2], [0], [3]), pe.IntegerWalk([3], [1.0])))
-    kernel = choose_kernel(MIXED, pe.Cycle([pe.HMC(), inner]))
+    inner = pe.kernels.Cycle(
+        (pe.kernels.DiscreteGibbs([2], [0], [3]), pe.kernels.IntegerWalk([3], [1.0]))
+    )
+    kernel = choose_kernel(MIXED, pe.kernels.Cycle([pe.kernels.HMC(), inner]))
     assert isinstance(kernel.parts, tuple)
     assert kernel.settings().keys() == {"step_size", "path_length", "integer_scale"}
-    assert isinstance(kernel.reversed().parts[0].parts[0], pe.IntegerWalk)
+    assert isinstance(kernel.reversed().parts[0].parts[0], pe.kernels.IntegerWalk)
 
 
 def test_gibbs_leaves_alone_what_lies_outside_its_bounds():
@@ -180,7 +282,7 @@ def test_gibbs_leaves_alone_what_lies_outside_its_bounds():
     exact = mixed()
     state = exact.path.draw(200, np.random.SeedSequence(1))
     column = int(exact.path.target.discrete[0])
-    kernel = pe.DiscreteGibbs([column], [1], [2])
+    kernel = pe.kernels.DiscreteGibbs([column], [1], [2])
     streams = np.random.default_rng(1).integers(1, 2**63, (200, 4), dtype=np.uint64)
     moved, _ = kernel.advance(exact.path, state, 1.0, streams)
     outside = (state.x[:, column] < 1) | (state.x[:, column] > 2)
@@ -191,7 +293,7 @@ def test_gibbs_leaves_alone_what_lies_outside_its_bounds():
 
 def test_extreme_paths_are_cut():
     """A path of infinitely many steps is one of the most that are allowed."""
-    assert pe.HMC(step_size=1e-300, path_length=1e300)._n_leapfrogs(2).tolist() == [64, 64]
+    assert pe.kernels.HMC(step_size=1e-300, path_length=1e300)._n_leapfrogs(2).tolist() == [64, 64]
 
 
 def test_what_is_a_kernel():
@@ -199,10 +301,10 @@ def test_what_is_a_kernel():
         def advance(self):
             pass
 
-    kernel = pe.HMC()
+    kernel = pe.kernels.HMC()
     assert checked_kernel("kernel", kernel) is kernel
     with pytest.raises(ValueError, match=r"one of a, b or a kernel object .*got.*HMC"):
-        checked_kernel("kernel", pe.HMC, ["a", "b"])
+        checked_kernel("kernel", pe.kernels.HMC, ["a", "b"])
     with pytest.raises(ValueError, match=r"without reversed, settings; pas"):
         checked_kernel("kernel", Some())
 

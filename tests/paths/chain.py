@@ -91,7 +91,7 @@ class Gibbs:
         return {}
 
 
-class Chain(pe.NativeTarget):
+class Chain(pe.extending.NativeTarget):
     """A chain of spins; ``moves`` are made after every spin that is added."""
 
     def __init__(self, field, coupling, moves=None):

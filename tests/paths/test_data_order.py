@@ -20,21 +20,21 @@ def target():
 
 def test_orders(target):
     """Data would be added in another order than the user asks for."""
-    assert pe.DataPoints(order="given").of(target).order.tolist() == [0, 1, 2, 3]
-    assert pe.DataPoints(order="informative").of(target).order.tolist() == [0, 2, 3, 1]
-    assert pe.DataPoints(order=[3, 2, 1, 0]).of(target).order.tolist() == [3, 2, 1, 0]
-    drawn = {tuple(pe.DataPoints(seed=seed).of(target).order) for seed in range(20)}
+    assert pe.paths.DataPoints(order="given").of(target).order.tolist() == [0, 1, 2, 3]
+    assert pe.paths.DataPoints(order="informative").of(target).order.tolist() == [0, 2, 3, 1]
+    assert pe.paths.DataPoints(order=[3, 2, 1, 0]).of(target).order.tolist() == [3, 2, 1, 0]
+    drawn = {tuple(pe.paths.DataPoints(seed=seed).of(target).order) for seed in range(20)}
     assert {order[0] for order in drawn} == {0}
     assert len(drawn) == 6
 
 
 def test_batches(target):
     """Steps would end inside of a batch."""
-    assert pe.DataPoints().of(target).batches is None
-    assert pe.DataPoints(batches=3).of(target).batches == (3, 1)
-    assert pe.DataPoints(batches=[2, 2]).of(target).batches == (2, 2)
+    assert pe.paths.DataPoints().of(target).batches is None
+    assert pe.paths.DataPoints(batches=3).of(target).batches == (3, 1)
+    assert pe.paths.DataPoints(batches=[2, 2]).of(target).batches == (2, 2)
     dt = pe.sample_evidence(
-        target.model, path=pe.DataPoints(batches=[1, 3]), random_seed=1, progressbar=False
+        target.model, path=pe.paths.DataPoints(batches=[1, 3]), random_seed=1, progressbar=False
     )
     assert np.array_equal(dt["annealing"]["beta"].values, [0.0, 0.25, 1.0])
     assert dt["log_evidence"].attrs["schedule"] == "batches"
@@ -43,20 +43,20 @@ def test_batches(target):
 def test_wrong_options_are_refused(target):
     """Data points would be left out, or counted twice."""
     with pytest.raises(ValueError, match="order must be one of"):
-        pe.DataPoints(order="sorted")
+        pe.paths.DataPoints(order="sorted")
     with pytest.raises(ValueError, match="batches must be"):
-        pe.DataPoints(batches=0)
+        pe.paths.DataPoints(batches=0)
     with pytest.raises(ValueError, match="batches must hold all 4 data points, got sizes that add"):
-        pe.DataPoints(batches=[1, 1]).of(target)
+        pe.paths.DataPoints(batches=[1, 1]).of(target)
     for order in ([0, 1, 2], [0, 1, 2, 2], [0.0, 1.0, 2.0, 3.0]):
         with pytest.raises(ValueError, match="order must hold each of the numbers 0 to 3"):
-            pe.DataPoints(order=order).of(target)
+            pe.paths.DataPoints(order=order).of(target)
 
 
 def test_targets_without_data_points_are_refused():
     """An unclear error would come from the middle of the run."""
     with pytest.raises(ValueError, match=r"path='data_points' needs a pymc\.Model"):
-        pe.sample_evidence(pe.Gaussian(), path="data_points", progressbar=False)
+        pe.sample_evidence(pe.mixtures.Gaussian(), path="data_points", progressbar=False)
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)
         pm.GaussianRandomWalk("walk", mu=mu, init_dist=pm.Normal.dist(0, 1), observed=np.zeros(4))

@@ -106,7 +106,7 @@ def test_the_weight_of_the_wrong_data_point_is_seen(model, monkeypatch):
     with pytest.warns(pe.EvidenceWarning, match="inconsistent"):
         dt = pe.sample_evidence(
             model,
-            path=pe.DataPoints(order=np.argsort(Y), batches=1),
+            path=pe.paths.DataPoints(order=np.argsort(Y), batches=1),
             draws=1600,
             random_seed=1,
             progressbar=False,

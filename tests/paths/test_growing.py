@@ -19,7 +19,11 @@ def run(target, method, **options):
 
 @pytest.mark.parametrize(
     "method",
-    [pe.AIS(), pe.SMC(), pe.SMC(chain_length=1, resampling="residual", resample_below=0.9)],
+    [
+        pe.methods.AIS(),
+        pe.methods.SMC(),
+        pe.methods.SMC(chain_length=1, resampling="residual", resample_below=0.9),
+    ],
     ids=["ais", "waste_free", "resample_move"],
 )
 def test_evidence_is_exact(method):

@@ -150,8 +150,11 @@ def real_runs(tmp_path_factory):
     """A run of each method, the first of them read from a file."""
     file = tmp_path_factory.mktemp("runs") / "parallel.nc"
     options = {"draws": 1200, "target_mcse": None, "random_seed": 1, "progressbar": False}
-    methods = pe.ParallelTempering(ladders=16), pe.SimulatedTempering(n_temperatures=20)
-    runs = [pe.sample_evidence(pe.Gaussian(), method=each, **options) for each in methods]
+    methods = (
+        pe.methods.ParallelTempering(ladders=16),
+        pe.methods.SimulatedTempering(n_temperatures=20),
+    )
+    runs = [pe.sample_evidence(pe.mixtures.Gaussian(), method=each, **options) for each in methods]
     runs[0].to_netcdf(file)
     return xr.load_datatree(file), runs[1]
 

@@ -51,7 +51,7 @@ RUNS = {
     "smc in rounds": lambda: run(normal(), target_mcse=0.001),
     "smc until max_draws": lambda: run(normal(), target_mcse=1e-4, max_draws=700),
     "smc discrete": lambda: run(shared("discrete").model),
-    "ais forward": lambda: run(normal(), method=pe.AIS(direction="forward"), draws=100),
+    "ais forward": lambda: run(normal(), method=pe.methods.AIS(direction="forward"), draws=100),
     "ais both ways": lambda: run(normal(), method="ais", draws=100),
     "ais until max_draws": lambda: run(
         normal(), method="ais", draws=100, target_mcse=1e-4, max_draws=200
@@ -61,20 +61,22 @@ RUNS = {
     ),
     "aisel islands": lambda: run(shared("groups").model),
     "aisel paths": lambda: run(
-        shared("groups").model, method=pe.AISEL(resampling=None, n_stages=10), draws=100
+        shared("groups").model, method=pe.methods.AISEL(resampling=None, n_stages=10), draws=100
     ),
     "aisel with noise": lambda: run(few_particles()),
-    "gaussian": lambda: run(pe.Gaussian(), draws=100),
-    "ising": lambda: run(pe.Ising((4, 4), 0.4), draws=100),
+    "gaussian": lambda: run(pe.mixtures.Gaussian(), draws=100),
+    "ising": lambda: run(pe.lattices.Ising((4, 4), 0.4), draws=100),
     "no free variable": lambda: run(shared("no variable").model),
-    "parallel tempering": lambda: run(pe.Gaussian(), method=pe.ParallelTempering(ladders=8)),
+    "parallel tempering": lambda: run(
+        pe.mixtures.Gaussian(), method=pe.methods.ParallelTempering(ladders=8)
+    ),
     "simulated tempering": lambda: run(
-        pe.Gaussian(),
-        method=pe.SimulatedTempering(chains=10, n_temperatures=6, prior="exponential"),
+        pe.mixtures.Gaussian(),
+        method=pe.methods.SimulatedTempering(chains=10, n_temperatures=6, prior="exponential"),
     ),
     "tempering in rounds": lambda: run(
-        pe.Gaussian(),
-        method=pe.ParallelTempering(ladders=4),
+        pe.mixtures.Gaussian(),
+        method=pe.methods.ParallelTempering(ladders=4),
         draws=80,
         target_mcse=0.01,
         max_draws=800,
@@ -149,11 +151,13 @@ def test_a_stored_run_says_how_its_schedule_was_found(tmp_path):
         "linear": ("linear", {}),
     }
     kinds = {"gaussian": "memory", "learnt": "zarr", "linear": "netcdf"}
-    method = pe.AIS(n_stages=20, direction="forward")
+    method = pe.methods.AIS(n_stages=20, direction="forward")
     made = {
         "gaussian": result("gaussian"),
-        "learnt": run(pe.Gaussian(), method=method, schedule=pe.VarOpt(pilot_stages=40)),
-        "linear": run(pe.Gaussian(), method=method, schedule="linear"),
+        "learnt": run(
+            pe.mixtures.Gaussian(), method=method, schedule=pe.schedules.VarOpt(pilot_stages=40)
+        ),
+        "linear": run(pe.mixtures.Gaussian(), method=method, schedule="linear"),
     }
     for each, (name, wanted) in facts.items():
         back = stored_as(kinds[each], made[each], tmp_path / each)

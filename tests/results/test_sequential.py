@@ -24,7 +24,7 @@ def model(sd, y=tuple(Y)):
 
 @cache
 def run(sd, seed=1, order="given", batches=1, y=tuple(Y)):
-    path = pe.DataPoints(order=order, batches=batches)
+    path = pe.paths.DataPoints(order=order, batches=batches)
     options = {"draws": 2000, "target_mcse": None, "random_seed": seed, "path": path}
     return pe.sample_evidence(model(sd, y), **options, **QUIET)
 

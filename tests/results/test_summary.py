@@ -37,7 +37,7 @@ CASES = {
         "normal",
         NORMAL,
         "paths",
-        {"method": pe.AIS(direction="forward"), "draws": 200},
+        {"method": pe.methods.AIS(direction="forward"), "draws": 200},
     ),
     "aisel": ("groups", EFFECTS, "islands", {"draws": 320}),
 }
@@ -230,7 +230,7 @@ def test_errors_of_resampled_draws(blocks, kind, sd):
     verdicts = [LogEvidence(0.0, 0.1, "importance"), LogEvidence(0.0, 0.1, "bridge", "missed_mass")]
     for seed in range(100):
         record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks(rng)})
-        drawn = posterior_draws(Run(pe.SMC(), 500, 1, None, seed), record, verdicts)
+        drawn = posterior_draws(Run(pe.methods.SMC(), 500, 1, None, seed), record, verdicts)
         assert drawn.drawn_from == kind
         posterior = {"x": (("chain", "draw"), drawn.draws[..., 0])}
         dt = xr.DataTree.from_dict(

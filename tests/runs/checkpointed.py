@@ -43,11 +43,11 @@ def schools(errors: float = 10.0, first: float = 28.0) -> pm.Model:
 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "routes": (schools, {"target_mcse": 0.012}),
-    "smc": (schools, {"draws": 320, "method": pe.SMC(islands=8), "target_mcse": None}),
+    "smc": (schools, {"draws": 320, "method": pe.methods.SMC(islands=8), "target_mcse": None}),
     "both": (schools, {"draws": 300, "method": "ais", "target_mcse": None}),
     "ladders": (schools, {"draws": 320, "method": "parallel_tempering", "target_mcse": None}),
-    "gaussian": (pe.Gaussian, {"draws": 100, "target_mcse": None}),
-    "lattice": (lambda: pe.Ising(6), {"draws": 1200, "target_mcse": None}),
+    "gaussian": (pe.mixtures.Gaussian, {"draws": 100, "target_mcse": None}),
+    "lattice": (lambda: pe.lattices.Ising(6), {"draws": 1200, "target_mcse": None}),
 }
 
 

@@ -172,10 +172,10 @@ def test_damaged_files_are_computed_again(copied, smc, tmp_path, caplog):
 OTHER_CALLS = [
     (lambda: schools(first=29.0), {}, "other data"),
     (lambda: schools(errors=11.0), {}, "another model"),
-    (lambda: pe.Ising(6), {}, "another model, other data"),
+    (lambda: pe.lattices.Ising(6), {}, "another model, other data"),
     (schools, {"random_seed": 4}, r"random_seed=3 \(now 4\)"),
     (schools, {"draws": 400}, r"draws=320 \(now 400\)"),
-    (schools, {"method": pe.SMC(islands=9)}, "another method"),
+    (schools, {"method": pe.methods.SMC(islands=9)}, "another method"),
     (schools, {"target_mcse": 0.1, "kernel": "hmc"}, r"kernel='auto' \(now 'hmc'\), target_mcse"),
     (schools, {"schedule": [0.0, 0.1, 1.0]}, r"schedule='adaptive' \(now \[0.0, 0.1, 1.0\]\)"),
 ]
@@ -240,18 +240,18 @@ def test_what_cannot_be_compared_is_not_stored(tmp_path):
     """A call with a lock in its density may be another one tomorrow."""
     target = Locked(lock=threading.Lock())
     with pytest.warns(pe.EvidenceWarning, match=r"_thread.lock, whose content cannot be: nothing"):
-        kept = with_journal(Run(pe.SMC(), 10, 1, None, 0), target, {}, tmp_path, 1)
+        kept = with_journal(Run(pe.methods.SMC(), 10, 1, None, 0), target, {}, tmp_path, 1)
     assert kept.seed == 1 and not list(tmp_path.iterdir())
 
 
 @dataclass(frozen=True)
-class Locked(pe.Gaussian):
+class Locked(pe.mixtures.Gaussian):
     """A target of a user's own, with an attribute that has no content."""
 
     lock: object = None
 
 
-class Shifted(pe.Gaussian):
+class Shifted(pe.mixtures.Gaussian):
     """A target with private state that no field tells of."""
 
     def __init__(self, shift):
@@ -270,7 +270,7 @@ class Around:
 
 def test_private_state_of_targets_and_references_is_a_part_of_the_call(tmp_path):
     """A target whose private attribute was corrected is another one."""
-    start = Run(pe.SMC(), 10, 1, None, 0)
+    start = Run(pe.methods.SMC(), 10, 1, None, 0)
     for number, (target, reference) in enumerate(
         [(Shifted(0.0), Around(0.0)), (Shifted(1.0), Around(0.0)), (Shifted(0.0), Around(1.0))]
     ):

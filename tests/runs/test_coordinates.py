@@ -102,7 +102,7 @@ def test_posterior_is_that_of_the_model(model, result):
 
 def test_the_pilot_is_counted(model, result):
     """The price of a run would be understated."""
-    run = Run(pe.SMC(), 50, 1, None, 1)
+    run = Run(pe.methods.SMC(), 50, 1, None, 1)
     target = target_of(model, reparameterise=True)
     _, starts, choice = with_coordinates(run, target, "auto", Display(False), None)
     assert starts is None and choice.n_evaluations > 1000 and choice.seconds > 0

@@ -35,7 +35,7 @@ def normal_tree(n_chains, n_draws, seed=1):
 
 
 def bridged(model, idata, target_mcse=0.02, reparameterise=False, **limits):
-    run = Run(pe.SMC(), 250, 1, None, 1, limits=Limits(target_mcse, **limits))
+    run = Run(pe.methods.SMC(), 250, 1, None, 1, limits=Limits(target_mcse, **limits))
     target = target_of(model, reparameterise=reparameterise)
     with Display(False) as display:
         return bridge_given(run, target, idata, "auto", display)
@@ -105,4 +105,4 @@ def test_targets_without_a_bridge():
         with pytest.raises(pe.ModelError, match=message):
             check_bridged(target_of(SYSTEMS[name].build()))
     with pytest.raises(ValueError, match=r"needs a pymc\.Model whose likelihood can be evaluated"):
-        check_bridged(pe.Ising(4))
+        check_bridged(pe.lattices.Ising(4))

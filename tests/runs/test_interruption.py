@@ -58,7 +58,7 @@ def islands(dt, direction="forward"):
     return dt["work"].sizes[f"{direction}_block"]
 
 
-SMALL = {"method": pe.SMC(islands=8), "draws": 800}
+SMALL = {"method": pe.methods.SMC(islands=8), "draws": 800}
 ISLAND = (ForwardBlock, "__call__")
 
 
@@ -143,7 +143,7 @@ def test_which_record_is_kept():
     """A bridge is worth more than a few more islands without one."""
     some, more = record([3.0, 3.1]), record([3.0, 3.1, 2.9])
     bridged = record([3.0, 3.1], (np.ones(2), np.ones(2)))
-    run = Run(pe.SMC(), 10, 1, None, 1)
+    run = Run(pe.methods.SMC(), 10, 1, None, 1)
 
     def stops(_):
         error = Interrupted()

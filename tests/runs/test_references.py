@@ -20,7 +20,7 @@ NORMAL = pe.references.Normal([0.0], [1.0])
 
 
 def resolved(target, reference, seed=1):
-    run = Run(pe.SMC(), 200, 1, None, seed)
+    run = Run(pe.methods.SMC(), 200, 1, None, seed)
     with Display(False) as display:
         return with_reference(run, target, reference, "auto", display)
 
@@ -98,9 +98,9 @@ def test_models_without_the_parts_are_refused():
     with pytest.raises(pe.ModelError, match="a transform cuts off"):
         resolved(target("interval_cut_normal"), "fit")
     with pytest.raises(ValueError, match="native targets"):
-        resolved(pe.Gaussian(), "fit")
+        resolved(pe.mixtures.Gaussian(), "fit")
     with pytest.raises(ValueError, match="along data points"):
-        resolved(pe.DataPoints().of(target("normal_mean")), "fit")
+        resolved(pe.paths.DataPoints().of(target("normal_mean")), "fit")
 
 
 def test_a_check_that_fails_is_said():

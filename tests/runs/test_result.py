@@ -11,7 +11,7 @@ from pm_evidence.runs.rounds import Run
 from tests.samplers.modes import shares_of
 from tests.systems import deceptive
 
-RUN = Run(pe.SMC(islands=4), 100, 1, None, 7)
+RUN = Run(pe.methods.SMC(islands=4), 100, 1, None, 7)
 
 
 def record_of(log_z, stated=1e-4, **rest):

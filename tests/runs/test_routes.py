@@ -119,7 +119,7 @@ def test_a_random_walk_of_100_states_is_right_or_not_ok(data_folder):
 
 @pytest.mark.slow
 def test_chains_that_hardly_move_are_made_longer(heavy_tailed, monkeypatch):
-    usual = pe.SMC().chain_length
+    usual = pe.methods.SMC().chain_length
 
     def unmixed(run, *arguments):
         target, record, (best, *others) = anneal_moved(run, *arguments)

@@ -26,12 +26,12 @@ def model():
 
 def test_setups_of_models_and_lattices(model):
     setup = annealing_setup(target_of(model), "auto")
-    assert isinstance(setup.path, GeometricPath) and isinstance(setup.kernel, pe.HMC)
+    assert isinstance(setup.path, GeometricPath) and isinstance(setup.kernel, pe.kernels.HMC)
     assert setup.n_stages is None and setup.starts is None
-    lattice = annealing_setup(pe.Ising(4, 0.4), "auto")
+    lattice = annealing_setup(pe.lattices.Ising(4, 0.4), "auto")
     assert isinstance(lattice.path, DetouredPath) and lattice.n_stages == 1024
     assert lattice.starts(3, np.random.default_rng(1)).shape == (3, 4, 4)
-    straight = annealing_setup(pe.Ising(4, 0.4, field=0.1), "auto")
+    straight = annealing_setup(pe.lattices.Ising(4, 0.4, field=0.1), "auto")
     assert type(straight.path) is LatticePath
 
 
@@ -63,14 +63,14 @@ def test_what_has_no_setup():
 def test_starts_of_arrays_are_grouped_by_neighbours():
     """16 groups of neighbouring draws count as independent."""
     states = np.ones((64, 4, 4), np.int8)
-    starts = starts_from(pe.Ising(4, 0.4), states)
+    starts = starts_from(pe.lattices.Ising(4, 0.4), states)
     assert starts.relaxes and starts.draws.shape == (64, 4, 4)
     np.testing.assert_array_equal(starts.group, np.repeat(np.arange(16), 4))
-    assert starts_from(pe.Ising(4, 0.4), None) is None
+    assert starts_from(pe.lattices.Ising(4, 0.4), None) is None
 
 
 def test_a_model_without_free_variables_is_its_likelihood():
-    run, known = Run(pe.SMC(), 20, 1, None, 1), shared("no variable")
+    run, known = Run(pe.methods.SMC(), 20, 1, None, 1), shared("no variable")
     record, found = anneal(run, target_of(known.model), "auto", Display(False))
     assert found[0].value == pytest.approx(known.log_evidence)
     assert found[0].mcse == 0.0 and record.facts.log_prior_mass == 0.0

@@ -15,7 +15,7 @@ SYSTEMS = exact_systems()
 
 
 def run_trial(name, cores=1, executor=None, seed=1):
-    run = Run(pe.SMC(), 200, cores, executor, seed)
+    run = Run(pe.methods.SMC(), 200, cores, executor, seed)
     with Display(False) as display:
         small = check_run(run, target_of(SYSTEMS[name].build()), "auto", display)
     evidence = of_small_islands(small.record.of(Role.FORWARD))

@@ -44,7 +44,7 @@ def test_evidence_is_exact(generate):
     """Particles that are added would have wrong weights."""
     given = chain(strength=1.5)
     target = ReseedingChain(given.field, given.coupling)
-    method = pe.ARM(generate=generate, ess_threshold=0.9, reseed_moves=20)
+    method = pe.methods.ARM(generate=generate, ess_threshold=0.9, reseed_moves=20)
     dt = run(target, method)
     found = pe.log_evidence(dt)
     assert found.status == "ok"
@@ -60,7 +60,7 @@ def test_evidence_is_exact(generate):
 def test_mean_of_z_is_exact(generate):
     """The bias of particles that are added because of their own weights would remain."""
     target = chain(n=6, strength=3.0)
-    method = pe.ARM(islands=400, ess_threshold=0.9, generate=generate)
+    method = pe.methods.ARM(islands=400, ess_threshold=0.9, generate=generate)
     found = pe.log_evidence(run(target, method, draws=1600), estimator="smc")
     assert found.mcse < 0.03
     assert abs(found.value - target.log_z) < 4.0 * found.mcse
@@ -69,20 +69,20 @@ def test_mean_of_z_is_exact(generate):
 def test_an_allocation_that_looks_at_its_own_weights_is_seen():
     """The test of the mean would not notice it: islands that decide for themselves are biased."""
     target = chain(n=6, strength=3.0)
-    method = pe.ARM(islands=400, ess_threshold=0.9, decide="island")
+    method = pe.methods.ARM(islands=400, ess_threshold=0.9, decide="island")
     found = pe.log_evidence(run(target, method, draws=1600), estimator="smc")
     assert found.value < target.log_z - 5.0 * found.mcse
 
 
 def test_particles_are_added_where_they_are_needed_only():
     """Easy stages would cost as much as hard ones."""
-    dt = run(chain(strength=1.5), pe.ARM(ess_threshold=0.6))
+    dt = run(chain(strength=1.5), pe.methods.ARM(ess_threshold=0.6))
     assert np.array_equal(dt["annealing"]["particles"].values, np.full((1, 12), 50.0))
 
 
 def test_rounds_end():
     """A stage that never reaches the threshold would go on for ever."""
-    dt = run(chain(strength=1.5), pe.ARM(ess_threshold=0.95, max_rounds=3))
+    dt = run(chain(strength=1.5), pe.methods.ARM(ess_threshold=0.95, max_rounds=3))
     assert dt["annealing"]["particles"].values.max() == 200.0
 
 
@@ -92,7 +92,10 @@ def test_it_is_more_precise_than_resample_move():
     target = chain(strength=1.5)
     plain, adaptive = (
         pe.log_evidence(run(target, method, draws=6400, random_seed=2), estimator="smc").mcse
-        for method in (pe.ResampleMove(islands=32), pe.ARM(islands=32, ess_threshold=0.9))
+        for method in (
+            pe.methods.ResampleMove(islands=32),
+            pe.methods.ARM(islands=32, ess_threshold=0.9),
+        )
     )
     assert adaptive < 0.6 * plain
 
@@ -100,4 +103,4 @@ def test_it_is_more_precise_than_resample_move():
 def test_targets_that_cannot_reseed_are_refused():
     """An option that cannot be followed would be ignored."""
     with pytest.raises(ValueError, match="generate='reseed' needs a target that can make"):
-        run(chain(), pe.ARM(generate="reseed"))
+        run(chain(), pe.methods.ARM(generate="reseed"))

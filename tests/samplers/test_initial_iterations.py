@@ -23,7 +23,7 @@ def learnt(path=None, plan=None, n_chains=100, start="equal", sweeps=50, rounds=
 
 
 def machine(beta):
-    target = pe.RBM(*WEIGHTS, base="uniform")
+    target = pe.rbm.RBM(*WEIGHTS, base="uniform")
     setup = target.annealing_setup("auto")
     plan = replace(
         tempering_plan(np.zeros(len(beta)), beta=beta), kernels=(setup.kernel,) * (len(beta) - 1)
@@ -88,7 +88,7 @@ def test_states_without_likelihood(start):
 @pytest.mark.parametrize("start", STARTS)
 def test_paths_that_are_not_linear_are_refused_at_once(start):
     with pytest.raises(ValueError, match=r"^path must have a log density that is linear in beta"):
-        learnt(MovingGaussian(pe.Gaussian()), start=start)
+        learnt(MovingGaussian(pe.mixtures.Gaussian()), start=start)
 
 
 def test_a_worker_reports_its_rounds():

@@ -19,8 +19,10 @@ SCHEDULES = [VarOpt(**QUICK), VarOpt(largest_step=0.05, **QUICK), GMS13(**QUICK)
 
 def setups():
     return {
-        "lattice": AnnealingSetup(LatticePath(pe.Ising(4, 0.3)), SpinHeatBath(), n_stages=50),
-        "gaussian": annealing_setup(pe.Gaussian(), "auto"),
+        "lattice": AnnealingSetup(
+            LatticePath(pe.lattices.Ising(4, 0.3)), SpinHeatBath(), n_stages=50
+        ),
+        "gaussian": annealing_setup(pe.mixtures.Gaussian(), "auto"),
         "model": AnnealingSetup(gaussian().path, RandomWalk(), n_pilot=300),
     }
 
@@ -29,13 +31,13 @@ def setups():
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_plans(name, schedule):
     """They rise from 0 to 1 in the number of stages asked for, and have a kernel for each."""
-    coarse, plan = schedule.plan(setups()[name], pe.AIS(n_stages=30), 100, 1, silent)
+    coarse, plan = schedule.plan(setups()[name], pe.methods.AIS(n_stages=30), 100, 1, silent)
     assert plan.beta.shape == (31,) and len(plan.kernels) == 30
     assert plan.beta[0] == 0.0 and plan.beta[-1] == 1.0 and (np.diff(plan.beta) > 0.0).all()
     assert plan.schedule.beta is plan.beta and plan.schedule.predicted_variance > 0.0
     assert plan.schedule.name == type(schedule).__name__.lower()
     assert coarse.n_evaluations > 0
-    again = schedule.plan(setups()[name], pe.AIS(n_stages=30), 100, 1, silent)[1]
+    again = schedule.plan(setups()[name], pe.methods.AIS(n_stages=30), 100, 1, silent)[1]
     np.testing.assert_array_equal(again.beta, plan.beta)
     if getattr(schedule, "largest_step", None):
         assert np.diff(plan.beta).max() <= schedule.largest_step * (1.0 + 1e-9)
@@ -43,7 +45,7 @@ def test_plans(name, schedule):
 
 def test_kernels_are_those_of_the_stage_of_the_pilot():
     """A second pilot along the new schedule would cost more than most runs."""
-    coarse, plan = VarOpt().plan(setups()["model"], pe.AIS(n_stages=40), 100, 1, silent)
+    coarse, plan = VarOpt().plan(setups()["model"], pe.methods.AIS(n_stages=40), 100, 1, silent)
     assert coarse.n_stages < 40
     for beta, kernel in zip(plan.beta[1:], plan.kernels, strict=True):
         stage = int(np.flatnonzero(coarse.beta[1:] >= beta)[0])
@@ -51,14 +53,14 @@ def test_kernels_are_those_of_the_stage_of_the_pilot():
 
 
 def test_the_predicted_variance_is_that_of_a_run_whose_moves_draw_independently():
-    """With tau = 0 every move of `pe.Gaussian` is an exact draw.
+    """With tau = 0 every move of `pe.mixtures.Gaussian` is an exact draw.
 
     The sample variance of 4,000 nearly normal values has an error of 2.2 %, and the prediction one
     of about 3 % from the variances of the trial run: 15 % are four errors of both together.
     """
     dt = pe.sample_evidence(
-        pe.Gaussian(tau=0.0),
-        method=pe.AIS(n_stages=400, direction="forward"),
+        pe.mixtures.Gaussian(tau=0.0),
+        method=pe.methods.AIS(n_stages=400, direction="forward"),
         schedule="varopt",
         draws=4000,
         target_mcse=None,
@@ -73,4 +75,4 @@ def test_a_bound_too_small_for_the_stages_of_the_target_is_refused():
     """The lattice gives the number of stages here, which is known before the trial run."""
     schedule = VarOpt(largest_step=0.01)
     with pytest.raises(ValueError, match=r"at least 1 / n_stages = 0.02 for n_stages=50, got 0.01"):
-        schedule.plan(setups()["lattice"], pe.AIS(), 100, 1, silent)
+        schedule.plan(setups()["lattice"], pe.methods.AIS(), 100, 1, silent)

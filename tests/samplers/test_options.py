@@ -11,7 +11,7 @@ from tests.estimators.refusals import check_refused
 
 WHOLE = "must be a whole number of at least "
 REFUSED = {
-    pe.SMC: [
+    pe.methods.SMC: [
         ({"islands": 1}, "islands"),
         ({"chain_length": 0}, "chain_length"),
         ({"n_stages": 0}, "n_stages"),
@@ -19,8 +19,8 @@ REFUSED = {
         ({"ess": 0}, "ess"),
         ({"resampling": "bootstrap"}, "resampling"),
     ],
-    pe.AIS: [({"n_stages": 0}, "n_stages"), ({"ess": -0.5}, "ess")],
-    pe.AISEL: [
+    pe.methods.AIS: [({"n_stages": 0}, "n_stages"), ({"ess": -0.5}, "ess")],
+    pe.methods.AISEL: [
         ({"resampling": "bootstrap"}, "resampling"),
         ({"islands": 1}, "islands"),
         ({"chain_length": 0}, "chain_length"),
@@ -30,17 +30,17 @@ REFUSED = {
         ({"renewal": 0.0}, "renewal"),
         ({"renewal": 1.5}, "renewal"),
     ],
-    pe.ARM: [
+    pe.methods.ARM: [
         ({"generate": "clone"}, "generate must be one of"),
         ({"decide": "me"}, "decide must be one of"),
         ({"ess_threshold": 1.0}, "ess_threshold must"),
         ({"allocation": "optimal"}, r"allocation must be 'equal' for pe\.ARM"),
     ],
-    pe.ResampleMove: [
+    pe.methods.ResampleMove: [
         ({"allocation": "best"}, "allocation must be one of"),
         ({"resample_below": 1.5}, "resample_below must"),
     ],
-    pe.ParallelTempering: [
+    pe.methods.ParallelTempering: [
         ({"n_temperatures": 1}, f"^n_temperatures {WHOLE}2, got 1;"),
         ({"n_temperatures": 7.0}, f"^n_temperatures {WHOLE}"),
         ({"n_temperatures": 32_768}, "^n_temperatures must be at most 32,767, got 32768"),
@@ -49,7 +49,7 @@ REFUSED = {
         ({"ladders": True}, f"^ladders {WHOLE}"),
         ({"ladders": 10**6}, "^ladders must be at most 100,000"),
     ],
-    pe.SimulatedTempering: [
+    pe.methods.SimulatedTempering: [
         ({"n_temperatures": 1}, f"^n_temperatures {WHOLE}2, got 1;"),
         ({"n_temperatures": 32_768}, "^n_temperatures must be at most 32,767, got 32768"),
         ({"chains": 1}, f"^chains {WHOLE}2, got 1; pass chains=2"),
@@ -87,12 +87,12 @@ def test_wrong_options_are_refused(kind):
 
 
 def test_a_bridge_needs_posterior_draws():
-    """A class without draws is refused as well: ``method=pe.Bridge``."""
+    """A class without draws is refused as well: ``method=pe.methods.Bridge``."""
     idata = xr.DataTree()
     chosen = Bridge(idata)
     assert chosen.idata is idata and chosen.name == "bridge_sampling"
-    assert chosen.n_seeds is None and isinstance(chosen.annealer, pe.SMC)
-    assert isinstance(chosen.likelihood_moves, pe.PseudoMarginal)
+    assert chosen.n_seeds is None and isinstance(chosen.annealer, pe.methods.SMC)
+    assert isinstance(chosen.likelihood_moves, pe.kernels.PseudoMarginal)
     message = "idata must be a DataTree with posterior draws, got"
     wrong = (None, 3, "posterior", {"posterior": []})
     check_refused(Bridge, [((each,), message) for each in wrong], TypeError)

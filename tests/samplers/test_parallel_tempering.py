@@ -155,7 +155,7 @@ def test_runs_without_a_reject_step_are_found(monkeypatch):
 
 def exact_rates(beta, n=30_000):
     """Rejection rates between neighbours, from independent draws of a Gaussian."""
-    rng, path = np.random.default_rng(0), GeometricGaussian(pe.Gaussian())
+    rng, path = np.random.default_rng(0), GeometricGaussian(pe.mixtures.Gaussian())
     rung = np.tile(np.arange(len(beta)), n)
     sd = np.array([path.moments(each)[1] for each in beta])
     mean = np.array([path.moments(each)[0] for each in beta])
@@ -167,7 +167,7 @@ def run(method, **rest):
     options = {"draws": 256, "target_mcse": None, "random_seed": 1, "progressbar": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
-        return pe.sample_evidence(pe.Gaussian(), method=method, **options | rest)
+        return pe.sample_evidence(pe.mixtures.Gaussian(), method=method, **options | rest)
 
 
 def test_tuning_equalises_the_rejection_rates():
@@ -175,7 +175,7 @@ def test_tuning_equalises_the_rejection_rates():
 
     The barrier is about the sum of the rates between many temperatures.
     """
-    dt = run(pe.ParallelTempering(n_temperatures=12))
+    dt = run(pe.methods.ParallelTempering(n_temperatures=12))
     beta = dt["annealing"]["beta"].values
     assert len(beta) == 12 and (beta[0], beta[-1]) == (0.0, 1.0)
     rates = exact_rates(beta)
@@ -188,9 +188,9 @@ def test_tuning_equalises_the_rejection_rates():
 
 def test_the_number_of_temperatures_follows_from_the_barrier():
     """By default at most about half of the exchanges are rejected, and not much fewer."""
-    rates = exact_rates(run(pe.ParallelTempering())["annealing"]["beta"].values)
+    rates = exact_rates(run(pe.methods.ParallelTempering())["annealing"]["beta"].values)
     assert 0.3 < rates.mean() < 0.55
-    many = run(pe.ParallelTempering(n_temperatures=2))["annealing"]["beta"].values
+    many = run(pe.methods.ParallelTempering(n_temperatures=2))["annealing"]["beta"].values
     assert many.tolist() == [0.0, 1.0]
 
 
@@ -200,7 +200,7 @@ def test_schedules_that_are_given_are_kept():
         (given, "given", given),
         ("linear", "linear", np.linspace(0.0, 1.0, 4)),
     ):
-        dt = run(pe.ParallelTempering(n_temperatures=4), schedule=schedule)
+        dt = run(pe.methods.ParallelTempering(n_temperatures=4), schedule=schedule)
         np.testing.assert_allclose(dt["annealing"]["beta"].values, beta)
         assert pe.to_record(dt).schedule.name == name
 
@@ -208,8 +208,8 @@ def test_schedules_that_are_given_are_kept():
 def test_a_target_that_is_its_reference_has_no_barrier():
     """All exchanges are accepted; the log evidence is 0, exactly."""
     dt = pe.sample_evidence(
-        pe.Gaussian(start_mean=0.0, start_sd=1.0),
-        method=pe.ParallelTempering(ladders=8),
+        pe.mixtures.Gaussian(start_mean=0.0, start_sd=1.0),
+        method=pe.methods.ParallelTempering(ladders=8),
         draws=400,
         target_mcse=None,
         random_seed=1,
@@ -232,7 +232,7 @@ def test_schedules_that_are_refused():
         ([0.0, 0.9, 0.5, 1.0], r"^schedule must rise from 0 to 1, got betas\[2\]=0.5 after 0.9"),
         (np.linspace(0.0, 1.0, 40_000), "^schedule must have at most 32,767 inverse temperatures"),
     ]
-    method = pe.ParallelTempering(n_temperatures=4)
+    method = pe.methods.ParallelTempering(n_temperatures=4)
     given = [({"method": method, "schedule": schedule}, text) for schedule, text in cases]
     check_refused(run, given)
 
@@ -240,7 +240,7 @@ def test_schedules_that_are_refused():
 def test_ladders_are_divided_into_blocks():
     """There are at least two blocks, so that two cores have work."""
     for ladders, groups in ((2, [1, 1]), (5, [2, 2, 1]), (40, [16, 16, 8])):
-        sampler = pe.ParallelTempering(ladders=ladders)
+        sampler = pe.methods.ParallelTempering(ladders=ladders)
         assert sampler.groups() == groups and sampler.islands == ladders
         n = sampler.first_round(sampler.size(1000))
         assert sampler.iterations(n, 9) == -(-1000 // ladders)

@@ -22,7 +22,7 @@ def run(target, method, **options):
 def test_mean_of_z_is_exact(allocation):
     """Weights that are kept, resampling or an allocation would bias the estimate."""
     target = chain(n=6, strength=1.5)
-    method = pe.ResampleMove(allocation=allocation, islands=400)
+    method = pe.methods.ResampleMove(allocation=allocation, islands=400)
     dt = run(target, method, draws=400 * 8)
     found = pe.log_evidence(dt, estimator="smc")
     assert found.mcse < 0.03
@@ -52,7 +52,9 @@ def test_optimal_allocation_gives_less_variance():
     """A second pass would cost twice as much for nothing."""
     target = chain(n=12, strength=1.5)
     errors = [
-        pe.log_evidence(run(target, pe.ResampleMove(allocation=a, islands=100), draws=4000)).mcse
+        pe.log_evidence(
+            run(target, pe.methods.ResampleMove(allocation=a, islands=100), draws=4000)
+        ).mcse
         for a in ("equal", "optimal")
     ]
     assert errors[1] < 0.85 * errors[0]
@@ -60,7 +62,7 @@ def test_optimal_allocation_gives_less_variance():
 
 def test_particles_and_their_optimum_are_stored():
     """A user could not see where particles were missing."""
-    dt = run(chain(strength=1.5), pe.ResampleMove())
+    dt = run(chain(strength=1.5), pe.methods.ResampleMove())
     group = dt["annealing"]
     assert np.array_equal(group["particles"].values, np.full((1, 12), 50.0))
     best = group["particles_optimal"]
@@ -87,7 +89,7 @@ def test_particles_of_weight_zero():
     with pm.Model() as model:
         upper = pm.Uniform("upper", 0, 1)
         pm.Uniform("y", 0, upper, observed=[0.05, 0.06])
-    dt = pe.sample_evidence(model, method=pe.ResampleMove(resample_below=0.5), **SMALL)
+    dt = pe.sample_evidence(model, method=pe.methods.ResampleMove(resample_below=0.5), **SMALL)
     exact = np.log(1.0 / 0.06 - 1.0)  # the integral of upper**-2 from 0.06 to 1
     found = pe.log_evidence(dt, estimator="smc")
     assert found.mcse < 0.1

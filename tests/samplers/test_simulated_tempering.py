@@ -21,7 +21,7 @@ from tests.samplers.ladders import (
 from tests.samplers.table import Step, TablePath
 
 PRIOR = np.array([0.4, 0.1, 0.2, 0.3])
-TARGET = pe.Gaussian()
+TARGET = pe.mixtures.Gaussian()
 
 
 def run(method, **rest):
@@ -79,7 +79,9 @@ def test_an_estimate_with_another_prior_is_wrong():
 
 def test_a_run_whose_stored_prior_is_another_is_wrong():
     """What the record says of the prior is what the estimate uses."""
-    record = pe.to_record(run(pe.SimulatedTempering(n_temperatures=10, prior="exponential")))
+    record = pe.to_record(
+        run(pe.methods.SimulatedTempering(n_temperatures=10, prior="exponential"))
+    )
     exact = TARGET.log_evidence
     right = pe.estimators.of_run.estimates(record)[0]
     assert right.estimator == "rts" and abs(right.value - exact) < 4 * right.mcse
@@ -93,7 +95,9 @@ def test_a_run_whose_stored_prior_is_another_is_wrong():
 @pytest.mark.parametrize("prior", ["uniform", "exponential", [3.0, 1.0, 1.0, 1.0, 2.0, 4.0]])
 def test_priors_of_whole_runs(prior):
     """Shares of the temperatures are about those asked for, whose weights are in the record."""
-    record = pe.to_record(run(pe.SimulatedTempering(n_temperatures=6, prior=prior), draws=4000))
+    record = pe.to_record(
+        run(pe.methods.SimulatedTempering(n_temperatures=6, prior=prior), draws=4000)
+    )
     beta, found = record.beta, np.array(record.facts.tempering_prior)
     weights = {"uniform": np.ones(6), "exponential": np.exp(2.0 * beta)}
     expected = np.array(prior, float) if isinstance(prior, list) else weights[prior]
@@ -107,19 +111,21 @@ def test_priors_of_whole_runs(prior):
 
 @pytest.mark.parametrize("start", ["annealing", "equal"])
 def test_every_start_gives_the_evidence(start):
-    found = pe.log_evidence(run(pe.SimulatedTempering(n_temperatures=10, start=start), draws=2000))
+    found = pe.log_evidence(
+        run(pe.methods.SimulatedTempering(n_temperatures=10, start=start), draws=2000)
+    )
     assert found.status == "ok" and found.mcse < 0.1
     assert abs(found.value - TARGET.log_evidence) < 4 * found.mcse
 
 
 def test_temperatures_follow_the_stages_of_the_pilot():
     """Twice as many by default, or as many as are asked for, by number or by weights."""
-    beta = run(pe.SimulatedTempering(chains=8), draws=20)["annealing"]["beta"].values
-    smc = run(pe.SMC(), draws=20)["annealing"]["beta"].values
+    beta = run(pe.methods.SimulatedTempering(chains=8), draws=20)["annealing"]["beta"].values
+    smc = run(pe.methods.SMC(), draws=20)["annealing"]["beta"].values
     assert len(beta) == 2 * (len(smc) - 1) + 1 or len(beta) > len(smc)
     for method in (
-        pe.SimulatedTempering(chains=8, n_temperatures=5),
-        pe.SimulatedTempering(chains=8, prior=np.ones(5)),
+        pe.methods.SimulatedTempering(chains=8, n_temperatures=5),
+        pe.methods.SimulatedTempering(chains=8, prior=np.ones(5)),
     ):
         for schedule in ("adaptive", "linear", [0.0, 0.1, 0.2, 0.6, 1.0]):
             found = run(method, draws=20, schedule=schedule)["annealing"]["beta"].values
@@ -129,10 +135,10 @@ def test_temperatures_follow_the_stages_of_the_pilot():
 def test_chains_are_divided_into_blocks_and_among_temperatures():
     """About equally many at each, also if there are fewer chains than temperatures."""
     for chains, groups in ((2, [1, 1]), (5, [2, 2, 1]), (300, [128, 128, 44])):
-        sampler = pe.SimulatedTempering(chains=chains)
+        sampler = pe.methods.SimulatedTempering(chains=chains)
         assert sampler.groups() == groups and sampler.islands == len(groups)
         assert sampler.iterations(100, 10) == -(-1000 // chains)
-    sampler = pe.SimulatedTempering(chains=64)
+    sampler = pe.methods.SimulatedTempering(chains=64)
     for n_chains, n_temperatures in ((64, 10), (10, 10), (3, 10), (1, 4)):
         kept = sampler.kept(n_chains, n_temperatures)
         assert np.concatenate(kept).tolist() == list(range(n_chains))
@@ -143,10 +149,10 @@ def test_chains_are_divided_into_blocks_and_among_temperatures():
 def test_weights_are_kept_as_they_were():
     """An array that the user changes later does not change them; samplers compare."""
     weights = np.ones(3)
-    sampler = pe.SimulatedTempering(prior=weights)
+    sampler = pe.methods.SimulatedTempering(prior=weights)
     weights[0] = -1.0
-    assert sampler == pe.SimulatedTempering(prior=[2.0, 2.0, 2.0])
-    assert sampler != pe.SimulatedTempering(prior=[2.0, 1.0, 2.0])
+    assert sampler == pe.methods.SimulatedTempering(prior=[2.0, 2.0, 2.0])
+    assert sampler != pe.methods.SimulatedTempering(prior=[2.0, 1.0, 2.0])
     # before anything is planned or compiled
     with pytest.raises(ValueError, match=r"^prior must have one weight for each of the 2 temperat"):
         run(sampler, schedule=[0.0, 1.0])

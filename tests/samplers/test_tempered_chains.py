@@ -82,7 +82,7 @@ def test_chains_keep_their_own_streams(kernel, rung, data):
 
 def test_one_call_and_one_call_for_each_temperature_move_alike():
     """A kernel of a machine moves members at their own temperatures as ``advance`` does."""
-    target = pe.RBM(*sine_rbm(8, 6))
+    target = pe.rbm.RBM(*sine_rbm(8, 6))
     path, beta, n = BaseRatePath(target), np.linspace(0.0, 1.0, 4), 40
     rung = (np.arange(n) % 3 + 1).astype(np.int16)
     start = path.draw(n, np.random.SeedSequence(1))
@@ -101,7 +101,7 @@ def test_one_call_and_one_call_for_each_temperature_move_alike():
 
 def test_kernels_that_draw_independent_states_draw_the_reference_too():
     """Units of machines are independent at the reference, as the kernel says of itself."""
-    target = pe.RBM(*sine_rbm(8, 6), base=np.full(8, 0.3))
+    target = pe.rbm.RBM(*sine_rbm(8, 6), base=np.full(8, 0.3))
     path, n = BaseRatePath(target), 20_000
     seeds = np.random.SeedSequence(1)
     start = path.at(np.ones((n, 14), np.uint8))
@@ -197,11 +197,11 @@ def test_no_support_at_all_is_an_error():
 @pytest.mark.parametrize(
     "path",
     [
-        MovingGaussian(pe.Gaussian()),
-        MomentAveragedGaussian(pe.Gaussian()),
-        DetouredPath(pe.Ising(4, 0.4), 0.5),
-        DetouredPath(pe.Potts(4, q=3), 0.5),
-        pytest.param(MomentAveragedPath(pe.RBM(*sine_rbm(8, 6))), marks=pytest.mark.slow),
+        MovingGaussian(pe.mixtures.Gaussian()),
+        MomentAveragedGaussian(pe.mixtures.Gaussian()),
+        DetouredPath(pe.lattices.Ising(4, 0.4), 0.5),
+        DetouredPath(pe.lattices.Potts(4, q=3), 0.5),
+        pytest.param(MomentAveragedPath(pe.rbm.RBM(*sine_rbm(8, 6))), marks=pytest.mark.slow),
     ],
     ids=lambda path: type(path).__name__,
 )

@@ -17,7 +17,7 @@ from tests.estimators.refusals import check_refused
 from tests.samplers.ladders import BETA, MOST_ERRORS, largest_error, log_z, tempering_plan
 from tests.samplers.table import LOG_LIKELIHOOD, Step, TablePath
 
-PT, ST = pe.ParallelTempering(ladders=6), pe.SimulatedTempering(chains=12)
+PT, ST = pe.methods.ParallelTempering(ladders=6), pe.methods.SimulatedTempering(chains=12)
 both = pytest.mark.parametrize("sampler", [PT, ST], ids=["parallel", "simulated"])
 
 

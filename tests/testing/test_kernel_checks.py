@@ -221,12 +221,12 @@ def test_checks_are_made_where_an_error_shows():
 @pytest.mark.parametrize(
     ("target", "kernel"),
     [
-        (pe.Gaussian(), "auto"),
-        (pe.Ising(6), "auto"),
-        (pe.Ising(6, coupling=0.3, field=0.2), SpinMetropolis()),
-        (pe.Ising(6), SwendsenWang()),
-        (pe.Potts(4, q=3), "auto"),
-        (pe.Potts(4, q=3), Wolff()),
+        (pe.mixtures.Gaussian(), "auto"),
+        (pe.lattices.Ising(6), "auto"),
+        (pe.lattices.Ising(6, coupling=0.3, field=0.2), SpinMetropolis()),
+        (pe.lattices.Ising(6), SwendsenWang()),
+        (pe.lattices.Potts(4, q=3), "auto"),
+        (pe.lattices.Potts(4, q=3), Wolff()),
     ],
 )
 def test_kernels_of_families_pass(target, kernel):
@@ -234,7 +234,9 @@ def test_kernels_of_families_pass(target, kernel):
     check_kernel(setup.kernel, setup.path)
 
 
-@pytest.mark.parametrize("kernel", [pe.HMC(exploring=True), pe.RandomWalk()], ids=["hmc", "walk"])
+@pytest.mark.parametrize(
+    "kernel", [pe.kernels.HMC(exploring=True), pe.kernels.RandomWalk()], ids=["hmc", "walk"]
+)
 def test_kernels_of_models_pass(kernel):
     exact = SYSTEMS["gaussian"]()
     check_kernel(kernel, exact.path, exact.population(0.5, 4000, seed=1), 0.5)

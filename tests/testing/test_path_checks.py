@@ -153,10 +153,10 @@ def test_missing_methods_are_named():
     "target",
     [
         page.Ring(),
-        pe.Gaussian(),
-        pe.Ising(6),
-        pe.Ising(6, coupling=0.3, field=0.2),
-        pe.Potts(4, q=3),
+        pe.mixtures.Gaussian(),
+        pe.lattices.Ising(6),
+        pe.lattices.Ising(6, coupling=0.3, field=0.2),
+        pe.lattices.Potts(4, q=3),
     ],
     ids=repr,
 )

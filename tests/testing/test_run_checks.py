@@ -14,7 +14,7 @@ from pm_evidence.testing import check_sampler, check_target
 from tests.testing.page import objects
 
 page = objects(0)
-GAUSSIAN = pe.Gaussian()
+GAUSSIAN = pe.mixtures.Gaussian()
 EXACT = GAUSSIAN.log_evidence
 
 
@@ -116,7 +116,7 @@ def test_an_object_without_methods_is_refused_by_name():
     with pytest.raises(AssertionError, match=missing):
         check_target(Bare())
     with pytest.raises(TypeError, match="annealing_setup"):
-        pe.NativeTarget()
+        pe.extending.NativeTarget()
 
 
 class Duck(Bare):
@@ -135,7 +135,7 @@ def test_methods_are_enough():
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forward(pe.AIS):
+class Forward(pe.methods.AIS):
     """Forward annealing, with one planted error."""
 
     direction: str = "forward"
@@ -192,14 +192,14 @@ def test_a_sampler_without_methods_is_refused_by_name():
         pe.sample_evidence(GAUSSIAN, method=3.5)
 
 
-@pytest.mark.parametrize("sampler", [pe.SMC(), pe.AIS(), Forward()])
+@pytest.mark.parametrize("sampler", [pe.methods.SMC(), pe.methods.AIS(), Forward()])
 def test_samplers_of_the_package_pass(sampler):
     check_sampler(sampler, GAUSSIAN, log_evidence=EXACT)
 
 
 @pytest.mark.parametrize(
     ("target", "log_evidence"),
-    [(GAUSSIAN, EXACT), (pe.Ising(4), None), (pe.Potts(3, q=3), None)],
+    [(GAUSSIAN, EXACT), (pe.lattices.Ising(4), None), (pe.lattices.Potts(3, q=3), None)],
     ids=["gaussian", "ising", "potts"],
 )
 def test_families_pass(target, log_evidence):

@@ -1,9 +1,9 @@
 """Rao-Blackwellized tempered sampling as in Carlson et al. (2016): Algorithm 1 and section 2.4.
 
 The figures of the paper compare methods at a given number of sweeps, of which every one counts.
-``pe.SimulatedTempering`` has its own rules for the length of the initial iterations and of the
-burn-in. This module is the procedure of the paper, with given numbers, on the chains and kernels of
-the package. The prior over temperatures is uniform.
+``pe.methods.SimulatedTempering`` has its own rules for the length of the initial iterations and of
+the burn-in. This module is the procedure of the paper, with given numbers, on the chains and
+kernels of the package. The prior over temperatures is uniform.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +49,7 @@ class Iteration:
         return float(np.abs(np.exp(self.log_share) * len(self.log_share) - 1.0).max())
 
 
-def new_chains(machine: pe.RBM, beta: Floats, n_chains: int, seed: Sequence[int]) -> Chains:
+def new_chains(machine: pe.rbm.RBM, beta: Floats, n_chains: int, seed: Sequence[int]) -> Chains:
     """Return chains that start at draws of the reference."""
     draws, moves, pool = np.random.SeedSequence(seed).spawn(3)
     setup = machine.annealing_setup("auto")
@@ -60,7 +60,7 @@ def new_chains(machine: pe.RBM, beta: Floats, n_chains: int, seed: Sequence[int]
 
 
 def annealed_chains(
-    machine: pe.RBM, beta: Floats, n_chains: int, seed: Sequence[int]
+    machine: pe.rbm.RBM, beta: Floats, n_chains: int, seed: Sequence[int]
 ) -> tuple[Chains, Floats, int]:
     """Return chains that start at states of annealed paths, which are resampled on their way.
 

@@ -55,7 +55,7 @@ def run(model: pm.Model, n_temperatures: int, seed: int, n_samples: int) -> dict
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # short runs on purpose
         dt = pe.sample_evidence(
             model,
-            method=pe.SimulatedTempering(n_temperatures=n_temperatures, chains=N_CHAINS),
+            method=pe.methods.SimulatedTempering(n_temperatures=n_temperatures, chains=N_CHAINS),
             schedule="linear",
             draws=n_iterations * N_CHAINS // n_temperatures,
             target_mcse=None,

@@ -85,7 +85,7 @@ QUICK = Sizes((600, 700), 2, ((100, 100), (200, 100)), 100, 700, (300, 100))
 MACHINES = ("cd25_500", "pcd_100")
 
 
-def rts_run(rbm: pe.RBM, n_sweeps: int, seed: Sequence[int]) -> dict[str, np.ndarray]:
+def rts_run(rbm: pe.rbm.RBM, n_sweeps: int, seed: Sequence[int]) -> dict[str, np.ndarray]:
     """Return energies and weights of a long run, and the number of sweeps before it.
 
     The run has ``n_sweeps`` in all, including those that learn the weights.
@@ -108,11 +108,13 @@ def rts_estimate(found: dict[str, np.ndarray], n_sweeps: int, discarded: float) 
     return pe.estimators.rts(found["beta"], energy, found["log_z"])
 
 
-def annealed(rbm: pe.RBM, n_sweeps: int, n_paths: int, direction: str, seed: int) -> xr.DataTree:
+def annealed(
+    rbm: pe.rbm.RBM, n_sweeps: int, n_paths: int, direction: str, seed: int
+) -> xr.DataTree:
     """Return the result of annealing with equal steps of beta."""
     return pe.sample_evidence(
         rbm,
-        method=pe.AIS(n_stages=n_sweeps, direction=direction),
+        method=pe.methods.AIS(n_stages=n_sweeps, direction=direction),
         schedule="linear",
         draws=n_paths,
         target_mcse=None,
@@ -122,14 +124,14 @@ def annealed(rbm: pe.RBM, n_sweeps: int, n_paths: int, direction: str, seed: int
     )
 
 
-def ais_weights(rbm: pe.RBM, n_sweeps: int, n_paths: int) -> np.ndarray:
+def ais_weights(rbm: pe.rbm.RBM, n_sweeps: int, n_paths: int) -> np.ndarray:
     """Return log weights of annealed paths."""
     return -annealed(rbm, n_sweeps, n_paths, "forward", SEED)["work"]["forward"].values
 
 
-def raise_weights(rbm: pe.RBM, n_sweeps: int, images: np.ndarray) -> np.ndarray:
+def raise_weights(rbm: pe.rbm.RBM, n_sweeps: int, images: np.ndarray) -> np.ndarray:
     """Return minus the log weights of reverse paths from images, each an estimate of log Z."""
-    found = pe.raise_log_likelihood(
+    found = pe.rbm.raise_log_likelihood(
         rbm,
         images,
         n_stages=n_sweeps,
@@ -150,7 +152,7 @@ def bootstrapped(values: np.ndarray, log_mean: bool) -> np.ndarray:
     return drawn.mean(axis=1)
 
 
-def reference(rbm: pe.RBM, n_sweeps: int, n_paths: int) -> dict[str, np.ndarray]:
+def reference(rbm: pe.rbm.RBM, n_sweeps: int, n_paths: int) -> dict[str, np.ndarray]:
     """Return log Z by annealing in both directions, its standard error and its status."""
     found = pe.log_evidence(annealed(rbm, n_sweeps, n_paths, "both", SEED + 1), estimator="bar")
     return {name: np.array(getattr(found, name)) for name in ("value", "mcse", "status")}

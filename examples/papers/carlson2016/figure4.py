@@ -68,7 +68,7 @@ FULL = Sizes()
 QUICK = Sizes((10, 100), 40, 500, 5, ((1000, 2),))
 
 
-def first_run(rbm: pe.RBM, sweeps: int) -> dict[str, np.ndarray]:
+def first_run(rbm: pe.rbm.RBM, sweeps: int) -> dict[str, np.ndarray]:
     """Return weights at 100 temperatures, and energies that their estimate is made from."""
     beta = np.linspace(0.0, 1.0, N_FIRST)
     chains, log_z, _ = annealed_chains(rbm, beta, N_CHAINS, [SEED, 0])
@@ -80,7 +80,7 @@ def first_run(rbm: pe.RBM, sweeps: int) -> dict[str, np.ndarray]:
     return {"beta": beta, "log_z": curve.log_z}
 
 
-def run(rbm: pe.RBM, first: Mapping[str, np.ndarray], size: int, sweeps: int):
+def run(rbm: pe.rbm.RBM, first: Mapping[str, np.ndarray], size: int, sweeps: int):
     """Return weights at ``size`` temperatures, and the states of a run with them."""
     beta = np.linspace(0.0, 1.0, size)
     log_z = CubicSpline(first["beta"], first["log_z"])(beta)

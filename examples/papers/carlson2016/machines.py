@@ -30,7 +30,9 @@ TRAINED = {
 _QUICK = 100  # updates
 
 
-def machine(name: str, folder: Path, *, quick: bool = False, data: Path | None = None) -> pe.RBM:
+def machine(
+    name: str, folder: Path, *, quick: bool = False, data: Path | None = None
+) -> pe.rbm.RBM:
     """Return a machine whose reference has the base rates of the training images.
 
     Parameters
@@ -46,18 +48,18 @@ def machine(name: str, folder: Path, *, quick: bool = False, data: Path | None =
     """
     train = mnist(data)[0]
     if name not in TRAINED:
-        return pe.RBM(*published_rbm(data), data=train, base="data")
+        return pe.rbm.RBM(*published_rbm(data), data=train, base="data")
     file = folder / f"{name}{'_quick' if quick else ''}.npz"
     if not file.exists():
         n_hidden, options = TRAINED[name]
         if quick:
             options = {**options, "n_updates": _QUICK}
         rng = np.random.default_rng([SEED, n_hidden])
-        rbm = pe.train_rbm(train, n_hidden, **options, random_seed=rng, progressbar=False)
+        rbm = pe.rbm.train_rbm(train, n_hidden, **options, random_seed=rng, progressbar=False)
         np.savez(file, W=rbm.W, visible_bias=rbm.visible_bias, hidden_bias=rbm.hidden_bias)
     with np.load(file) as found:
         parameters = found["W"], found["visible_bias"], found["hidden_bias"]
-    return pe.RBM(*parameters, data=train, base="data")
+    return pe.rbm.RBM(*parameters, data=train, base="data")
 
 
 def test_images(n: int, data: Path | None = None) -> np.ndarray:

@@ -45,7 +45,7 @@ class Settings:
     pretraining_rate, rate : float
         Their step sizes.
     n_temperatures, n_chains, n_sweeps, every : int
-        See ``pe.TrackLogZ``.
+        See ``pe.rbm.TrackLogZ``.
     checkpoints : int
         Number of updates between two comparisons with annealing.
     n_stages, n_paths : int
@@ -76,9 +76,9 @@ def split(folder: Path | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return rows[N_VALIDATION:], rows[:N_VALIDATION], test
 
 
-def trained(train: np.ndarray, validation: np.ndarray, settings: Settings) -> pe.RBM:
+def trained(train: np.ndarray, validation: np.ndarray, settings: Settings) -> pe.rbm.RBM:
     """Return the machine of the largest validation likelihood, with the history of its training."""
-    first = pe.train_rbm(
+    first = pe.rbm.train_rbm(
         train,
         N_HIDDEN,
         n_updates=settings.pretraining,
@@ -87,14 +87,14 @@ def trained(train: np.ndarray, validation: np.ndarray, settings: Settings) -> pe
         random_seed=SEED,
         progressbar=False,
     )
-    track = pe.TrackLogZ(
+    track = pe.rbm.TrackLogZ(
         n_temperatures=settings.n_temperatures,
         n_chains=settings.n_chains,
         n_sweeps=settings.n_sweeps,
         every=settings.every,
         keep=range(0, settings.updates + 1, settings.checkpoints),
     )
-    return pe.train_rbm(
+    return pe.rbm.train_rbm(
         train,
         N_HIDDEN,
         algorithm="tempering",
@@ -129,17 +129,17 @@ def saved(file: Path, train: np.ndarray, validation: np.ndarray, settings: Setti
         return dict(stored)
 
 
-def machine_of(stored: dict, which: int | str, train: np.ndarray) -> pe.RBM:
+def machine_of(stored: dict, which: int | str, train: np.ndarray) -> pe.rbm.RBM:
     """Return a kept machine, whose reference has the base rates of the training data."""
     parameters = (stored[f"{name}_{which}"] for name in ("W", "visible_bias", "hidden_bias"))
-    return pe.RBM(*parameters, data=train, base="data")
+    return pe.rbm.RBM(*parameters, data=train, base="data")
 
 
-def annealed(machine: pe.RBM, settings: Settings) -> pe.LogEvidence:
+def annealed(machine: pe.rbm.RBM, settings: Settings) -> pe.LogEvidence:
     """Return log Z by annealed importance sampling, as the paper does: forward, equal steps."""
     dt = pe.sample_evidence(
         machine,
-        method=pe.AIS(n_stages=settings.n_stages, direction="forward"),
+        method=pe.methods.AIS(n_stages=settings.n_stages, direction="forward"),
         schedule="linear",
         draws=settings.n_paths,
         target_mcse=None,
@@ -169,7 +169,7 @@ def of_test_set(stored: dict, train: np.ndarray, test: np.ndarray, settings: Set
     """Return lines about the likelihood of the test rows under the best machine."""
     machine = machine_of(stored, "best", train)
     high = machine.log_likelihood(test, annealed(machine, settings))
-    low = pe.raise_log_likelihood(
+    low = pe.rbm.raise_log_likelihood(
         machine, test, n_stages=settings.n_stages, random_seed=SEED, progressbar=False
     )
     return [

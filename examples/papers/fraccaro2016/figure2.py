@@ -56,12 +56,12 @@ class Method:
     run: Callable[..., Any]
 
 
-def target(data: tuple[np.ndarray, ...], **options: Any) -> pe.GPClassification:
+def target(data: tuple[np.ndarray, ...], **options: Any) -> pe.gp.GPClassification:
     """Return the classification of the digits."""
-    return pe.GPClassification(*data, length_scale=LENGTH_SCALE, amplitude=AMPLITUDE, **options)
+    return pe.gp.GPClassification(*data, length_scale=LENGTH_SCALE, amplitude=AMPLITUDE, **options)
 
 
-def run(problem: pe.GPClassification, draws: int, **options: Any) -> Any:
+def run(problem: pe.gp.GPClassification, draws: int, **options: Any) -> Any:
     """Return one round of a method; the figure shows how good its estimates are."""
     options |= {"target_mcse": None, "random_seed": SEED, "cores": 1, "progressbar": False}
     with warnings.catch_warnings():
@@ -86,26 +86,28 @@ def by_stages(reference: str, kernel: Any) -> Callable[..., Any]:
         problem = target(data, representation="latent", reference=reference)
         # the likelihood matters at very small powers already
         schedule = np.linspace(0.0, 1.0, size + 1) ** (1 if reference == "ep" else 4)
-        method = pe.AIS(direction="forward")
+        method = pe.methods.AIS(direction="forward")
         return run(problem, repeats, method=method, kernel=kernel, schedule=schedule)
 
     return made
 
 
-def arm(islands: int) -> pe.ARM:
+def arm(islands: int) -> pe.methods.ARM:
     """Return ARM as in the paper: each island decides for itself."""
-    return pe.ARM(islands=islands, decide="island", max_rounds=50)
+    return pe.methods.ARM(islands=islands, decide="island", max_rounds=50)
 
 
 METHODS = (
     Method("ARM", (100, 1000), (16, 8), by_particles(arm, "informative")),
-    Method("RM", (100, 1000), (16, 8), by_particles(pe.ResampleMove, "informative")),
+    Method("RM", (100, 1000), (16, 8), by_particles(pe.methods.ResampleMove, "informative")),
     Method("AIS rotations", (300, 1000), (64, 32), by_stages("prior", LatentHMC())),
     Method("AIS rotations*", (50, 100, 300), (64, 64, 32), by_stages("ep", LatentHMC())),
     Method("AIS HMC*", (50,), (8,), by_stages("ep", LatentHMC(0.02, 200, "identity"))),
     Method("AIS HMC", (100,), (8,), by_stages("prior", LatentHMC(0.02, 200, "identity"))),
     Method("ARM, random order", (100, 1000), (16, 4), by_particles(arm, "random")),
-    Method("RM, random order", (100, 1000), (16, 4), by_particles(pe.ResampleMove, "random")),
+    Method(
+        "RM, random order", (100, 1000), (16, 4), by_particles(pe.methods.ResampleMove, "random")
+    ),
     Method("AIS RMHMC*", (5,), (2,), by_stages("ep", RiemannianHMC(0.3, 3))),
 )
 QUICK = tuple(

@@ -46,41 +46,43 @@ COLOURS = {
 }
 
 
-def machine(name: str, folder: Path, *, quick: bool = False, data: Path | None = None) -> pe.RBM:
+def machine(
+    name: str, folder: Path, *, quick: bool = False, data: Path | None = None
+) -> pe.rbm.RBM:
     """Return a machine with its training images; ``quick`` trains one update in 500."""
     train = mnist(data)[0]
     if name == "cd25":
-        return pe.RBM(*published_rbm(data), data=train, base="data")
+        return pe.rbm.RBM(*published_rbm(data), data=train, base="data")
     file = folder / f"pcd500{'_quick' if quick else ''}.npz"
     if not file.exists():
         rbm = trained("pcd500", train, quick=quick)
         np.savez(file, W=rbm.W, visible_bias=rbm.visible_bias, hidden_bias=rbm.hidden_bias)
     with np.load(file) as found:
         parameters = found["W"], found["visible_bias"], found["hidden_bias"]
-    return pe.RBM(*parameters, data=train, base="data")
+    return pe.rbm.RBM(*parameters, data=train, base="data")
 
 
-def sampler(method: str, name: str, n_runs: int) -> pe.ResampleMove:
+def sampler(method: str, name: str, n_runs: int) -> pe.methods.ResampleMove:
     """Return a method of the figure, with its runs as islands."""
     options = {"islands": n_runs, "resample_below": 0.7}
     if method == "rm":
-        return pe.ResampleMove(**options)
+        return pe.methods.ResampleMove(**options)
     if method == "reseed":
         moves = MOVES[name]
-        return pe.ARM(generate="reseed", max_rounds=2, reseed_moves=moves, **options)
+        return pe.methods.ARM(generate="reseed", max_rounds=2, reseed_moves=moves, **options)
     generate = "copy" if method == "arm" else method
-    return pe.ARM(generate=generate, max_rounds=3, **options)
+    return pe.methods.ARM(generate=generate, max_rounds=3, **options)
 
 
 def runs(
-    rbm: pe.RBM, name: str, method: str, size: int, n_runs: int, file: Path
+    rbm: pe.rbm.RBM, name: str, method: str, size: int, n_runs: int, file: Path
 ) -> dict[str, np.ndarray]:
     """Return log Z of each run, and processor seconds of a run, from a file if there is one."""
     if not file.exists():
         of_ais = method == "ais"
         options = {"draws": n_runs * (PATHS if of_ais else size)}
         if of_ais:
-            chosen = pe.AIS(n_stages=size, direction="forward")
+            chosen = pe.methods.AIS(n_stages=size, direction="forward")
             options |= {"schedule": "linear"}
         else:
             chosen = sampler(method, name, n_runs)

@@ -7,7 +7,7 @@ an autoregression. Two ways of going between:
                whose correlation goes from 0.9 to 0.995. These are the settings of Figure 1 in the
                author's repository, https://github.com/michaelhabeck/paths; the paper names none.
     straight   mean and standard deviation in straight lines, equal steps, correlation 0.5: the
-               target ``pe.Gaussian()`` as it comes.
+               target ``pe.mixtures.Gaussian()`` as it comes.
 
 Run it with ``python examples/papers/habeck2017/gaussian.py``; it prints a table of errors and
 writes ``figure1.png`` and ``figure2.png``. ``--quick`` makes few repetitions.
@@ -38,7 +38,7 @@ N_PATHS = 100  # in each direction, of every estimate
 TABLE = (10, 20, 50, 100, 200)
 FULL = (5, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200)
 
-EXACT = pe.Gaussian().log_evidence
+EXACT = pe.mixtures.Gaussian().log_evidence
 _MOST_ITERATIONS = 100
 
 # The estimators in the order of the panels of Figure 2.
@@ -55,7 +55,7 @@ BLUE, GREEN, RED = "#1f78b4", "#33a02c", "#e31a1c"
 
 # --- the two paths ---
 
-STRAIGHT = MovingGaussian(pe.Gaussian(tau=0.5))
+STRAIGHT = MovingGaussian(pe.mixtures.Gaussian(tau=0.5))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Geometric:
     It has what ``AIS`` needs of a path and nothing more.
     """
 
-    ends: pe.Gaussian
+    ends: pe.mixtures.Gaussian
     n_moves: int
 
     @property
@@ -104,7 +104,7 @@ class Geometric:
         return (start - stop) * self.energy(state, start)
 
 
-GEOMETRIC = Geometric(pe.Gaussian(tau=(0.9, 0.995)), n_moves=5)
+GEOMETRIC = Geometric(pe.mixtures.Gaussian(tau=(0.9, 0.995)), n_moves=5)
 
 
 def equal_entropy(path, n_stages):
@@ -225,10 +225,10 @@ def stages_of_finite_variance(setting, most=200):
 def simulate(setting, n_stages, n_paths, seed=SEED):
     """Return blocks of forward paths, and of reverse paths from exact draws of the target."""
     plan, path = setting.plan(n_stages), setting.path
-    forward = pe.AIS().run_block(path, plan, n_stages, n_paths, seed)
+    forward = pe.methods.AIS().run_block(path, plan, n_stages, n_paths, seed)
     rng = np.random.default_rng([seed, n_stages])
     start = rng.normal(path.target.mean_at(1.0), path.target.sd_at(1.0), size=(n_paths, 1))
-    return forward, pe.AIS().run_reverse(path, plan, n_stages, start, None, seed)
+    return forward, pe.methods.AIS().run_reverse(path, plan, n_stages, start, None, seed)
 
 
 def repeat(setting, n_stages, repetitions, seed=SEED):

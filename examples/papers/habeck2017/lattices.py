@@ -55,8 +55,8 @@ PAPER_POTTS = 1742.0  # its reference value, from parallel tempering
 RELAXING_SWEEPS = 100
 # What the package does by itself: in the time of one repetition of the paper's setting, about, and
 # as it comes.
-OWN_ISING: tuple[dict[str, Any], ...] = ({"method": pe.AIS(n_stages=1000)}, {})
-OWN_POTTS: tuple[dict[str, Any], ...] = ({"method": pe.AIS(n_stages=65_536)}, {})
+OWN_ISING: tuple[dict[str, Any], ...] = ({"method": pe.methods.AIS(n_stages=1000)}, {})
+OWN_POTTS: tuple[dict[str, Any], ...] = ({"method": pe.methods.AIS(n_stages=65_536)}, {})
 
 ESTIMATORS = {
     "lower_bound": "lower bound",
@@ -185,10 +185,12 @@ def simulate(target, kernel, n_stages, n_paths, steps, repetition=0):
     path, plan = LatticePath(target), Plan(linear(n_stages), (kernel,) * n_stages)
     setting = np.random.SeedSequence([SEED, n_stages, steps])
     seed = int(setting.generate_state(1)[0])
-    forward = pe.AIS().run_block(path, plan, repetition, n_paths, seed)
+    forward = pe.methods.AIS().run_block(path, plan, repetition, n_paths, seed)
     start = target.ground_states(n_paths, np.random.default_rng([seed, repetition]))
     n_moves = -(-RELAXING_SWEEPS * target.n_dim // steps)
-    reverse = pe.AIS().run_reverse(path, plan, repetition, start, None, seed, n_moves=n_moves)
+    reverse = pe.methods.AIS().run_reverse(
+        path, plan, repetition, start, None, seed, n_moves=n_moves
+    )
     return forward, reverse
 
 
@@ -227,7 +229,7 @@ def own(target, exact, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         pe.sample_evidence(
-            target, draws=10, target_mcse=None, method=pe.AIS(n_stages=2), **kwargs
+            target, draws=10, target_mcse=None, method=pe.methods.AIS(n_stages=2), **kwargs
         )  # compiles
     started = time.perf_counter()
     dt = pe.sample_evidence(target, target_mcse=None, **options, **kwargs)
@@ -315,7 +317,7 @@ def ising(
     own_stages=OWN_ISING,
 ):
     """Run the Ising lattice at every number of sweeps, draw Figure 3; return the table."""
-    target = pe.Ising(size)
+    target = pe.lattices.Ising(size)
     exact = kaufman((size, size), 1.0) - target.log_n_states
     found: list[dict[str, Any]] = []
     shown, seconds = None, {}
@@ -419,7 +421,7 @@ def potts(
     own_potts=({},),
 ):
     """Run the Potts lattice at every number of stages, draw Figure 4; return the table."""
-    target, out = pe.Potts(size), Path(out)
+    target, out = pe.lattices.Potts(size), Path(out)
     store = out / "potts"
     found, seconds = [], {}
     for n_stages in stages:

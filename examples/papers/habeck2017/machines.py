@@ -32,11 +32,11 @@ def annealed(latent: str, n_stages: int, n_paths: int, folder: Path) -> xr.DataT
     """Return a run in both directions, from a file if it was made before."""
     file = folder / f"{latent}_{n_stages}_{n_paths}.nc"
     if not file.exists():
-        machine = pe.RBM(*published_rbm(), data=mnist()[0], latent=latent)
+        machine = pe.rbm.RBM(*published_rbm(), data=mnist()[0], latent=latent)
         started = time.perf_counter()
         dt = pe.sample_evidence(
             machine,
-            method=pe.AIS(n_stages=n_stages),
+            method=pe.methods.AIS(n_stages=n_stages),
             draws=n_paths,
             target_mcse=None,
             random_seed=1,

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     y, rows, native = galaxies(options.data), [], {}
     for k in options.components:
-        target = pe.GaussianMixture(y, k, **PRIOR)
+        target = pe.mixtures.GaussianMixture(y, k, **PRIOR)
         dt = run(f"resample_move_{k}", target, "auto", options.folder, options.quick)
         native[f"{k}"] = dt
         rows += rows_of(k, "resample-move", dt)

@@ -33,18 +33,18 @@ RESULTS = Path(__file__).parents[2] / "results"
 MACHINES = ("pcd20", "cd1_20", "cd25_20", "pcd500", "cd1_500", "cd25_500")
 BOUNDS = (0.009, 0.006, 0.003)
 SCHEDULES = {
-    "LINEAR": pe.Linear(),
-    "SM08": pe.SM08(),
-    "GMS13": pe.GMS13(n_knots=10),
-    "VAROPT": pe.VarOpt(),
-    **{f"VAROPT {bound:g}": pe.VarOpt(largest_step=bound) for bound in BOUNDS},
+    "LINEAR": pe.schedules.Linear(),
+    "SM08": pe.schedules.SM08(),
+    "GMS13": pe.schedules.GMS13(n_knots=10),
+    "VAROPT": pe.schedules.VarOpt(),
+    **{f"VAROPT {bound:g}": pe.schedules.VarOpt(largest_step=bound) for bound in BOUNDS},
 }
 # Paths and numbers of stages of small and of large machines.
 RUNS = {20: 1000, 500: 512}
 STAGES = {20: (1000, 4000, 20_000), 500: (1000, 4000)}
 SEED = 20150625
 _LARGEST_ENUMERATED = 20
-_SMOOTHING = 0.01  # as pe.RBM does with data
+_SMOOTHING = 0.01  # as pe.rbm.RBM does with data
 _POINTS = np.linspace(0.0, 1.0, 51)[1:]  # of beta at which accumulated sample sizes are stored
 
 
@@ -52,7 +52,7 @@ def machine(file, train, base="data"):
     """Return a machine from the file of its parameters."""
     rates = (train.mean(axis=0) + _SMOOTHING) / (1.0 + 2.0 * _SMOOTHING)
     with np.load(file) as found:
-        return pe.RBM(
+        return pe.rbm.RBM(
             found["W"],
             found["visible_bias"],
             found["hidden_bias"],
@@ -74,7 +74,7 @@ def annealed(rbm, schedule, n_stages, runs):
         dt = pe.sample_evidence(
             rbm,
             schedule=schedule,
-            method=pe.AIS(n_stages=n_stages, direction="forward"),
+            method=pe.methods.AIS(n_stages=n_stages, direction="forward"),
             draws=runs,
             target_mcse=None,
             random_seed=SEED,

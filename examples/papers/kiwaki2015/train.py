@@ -53,7 +53,7 @@ def trained(name, data, *, quick=False):
     if quick:
         options = {**options, "n_updates": options["n_updates"] // _QUICK}
     seed = np.random.default_rng([SEED, list(SETTINGS).index(name)])
-    return pe.train_rbm(data, n_hidden, **options, random_seed=seed, progressbar=False)
+    return pe.rbm.train_rbm(data, n_hidden, **options, random_seed=seed, progressbar=False)
 
 
 def exact_figures(rbm, test):

@@ -232,7 +232,7 @@ class Setting:
     @property
     def fine(self):
         """The plan of independent paths."""
-        return pe.AIS(n_stages=self.n_stages).follow(self.plan)
+        return pe.methods.AIS(n_stages=self.n_stages).follow(self.plan)
 
     @property
     def n_paths(self):
@@ -273,13 +273,13 @@ def pmmh(setting, path, seed):
 
 def paths(setting, path, seed, plan=None):
     plan, n = plan or setting.fine, setting.n_paths
-    record = pe.AIS().run_block(path, plan, 0, n * setting.n_repeats, seed)
+    record = pe.methods.AIS().run_block(path, plan, 0, n * setting.n_repeats, seed)
     x = record.draws[:, : path.target.n_dim].reshape(setting.n_repeats, n, -1)
     return weighted_means(x, record.log_weight.reshape(setting.n_repeats, n))
 
 
 def islands(setting, path, seed):
-    sampler = pe.AISEL().annealer
+    sampler = pe.methods.AISEL().annealer
     length, plan = sampler.chain_length, replace(setting.plan, fit=None)
     n = setting.n_estimates // (length + plan.n_stages * (length - 1)) * length
     blocks = [sampler.run_block(path, plan, i, n, seed) for i in range(setting.n_repeats)]
@@ -317,7 +317,7 @@ def squared_error(setting, way, path, seed=SEED):
 
 def prepared(problem, n_estimates, n_stages, n_repeats):
     """Return the setting of a problem, after its pilot."""
-    plan = Pilot(_PILOT, 5).run(problem.known, pe.PseudoMarginal(), SEED)
+    plan = Pilot(_PILOT, 5).run(problem.known, pe.kernels.PseudoMarginal(), SEED)
     return Setting(problem, plan, n_estimates, n_stages, n_repeats)
 
 

@@ -160,7 +160,7 @@ class Gaussian(NativeTarget):
     Examples
     --------
     >>> import pm_evidence as pe
-    >>> target = pe.Gaussian(tau=0.5)
+    >>> target = pe.mixtures.Gaussian(tau=0.5)
     >>> dt = pe.sample_evidence(target, random_seed=1, progressbar=False)
     >>> abs(pe.log_evidence(dt).value - target.log_evidence) < 0.1
     True

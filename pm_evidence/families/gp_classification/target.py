@@ -261,7 +261,7 @@ class GPClassification(NativeTarget):
     --------
     >>> import numpy as np, pm_evidence as pe
     >>> x = np.linspace(-2, 2, 12)
-    >>> target = pe.GPClassification(x, x**2 > 1, length_scale=0.8, amplitude=2.0)
+    >>> target = pe.gp.GPClassification(x, x**2 > 1, length_scale=0.8, amplitude=2.0)
     >>> found = target.expectation_propagation()
     >>> found.converged
     True

@@ -265,7 +265,7 @@ class States:
         return replace(self, bonds=bonds, tally=tally, cells=cells)  # type: ignore[type-var]
 
 
-_NAMES = {"spins": "pe.Ising", "colours": "pe.Potts"}
+_NAMES = {"spins": "pe.lattices.Ising", "colours": "pe.lattices.Potts"}
 
 
 @dataclass(frozen=True)

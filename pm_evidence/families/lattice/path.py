@@ -104,7 +104,12 @@ class DetouredPath(LatticePath):
 
     def __post_init__(self) -> None:
         check_positive("height", self.height)
-        check_kind("target", self.target, Lattice, "pass the pe.Ising or pe.Potts that is annealed")
+        check_kind(
+            "target",
+            self.target,
+            Lattice,
+            "pass the pe.lattices.Ising or pe.lattices.Potts that is annealed",
+        )
         if self.target.field != 0.0:
             raise ValueError(
                 "target must have no field of its own on a detour, which is symmetric in the "

@@ -138,7 +138,7 @@ class GaussianMixture(NativeTarget):
     --------
     >>> import numpy as np, pm_evidence as pe
     >>> y = np.array([-2.1, -1.9, -1.6, 1.5, 1.8, 2.3])
-    >>> target = pe.GaussianMixture(
+    >>> target = pe.mixtures.GaussianMixture(
     ...     y, 2, mean_mu=0, mean_sigma=3, variance_alpha=2, variance_beta=0.5
     ... )
     >>> dt = pe.sample_evidence(target, random_seed=1, progressbar=False)

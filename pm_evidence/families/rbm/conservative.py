@@ -49,9 +49,9 @@ class RaiseLikelihood:
     Examples
     --------
     >>> import numpy as np, pm_evidence as pe
-    >>> machine = pe.RBM(np.zeros((12, 8)), np.zeros(12), np.zeros(8), base="uniform")
+    >>> machine = pe.rbm.RBM(np.zeros((12, 8)), np.zeros(12), np.zeros(8), base="uniform")
     >>> test = np.eye(12)
-    >>> found = pe.raise_log_likelihood(machine, test, random_seed=1, progressbar=False)
+    >>> found = pe.rbm.raise_log_likelihood(machine, test, random_seed=1, progressbar=False)
     >>> bool(np.isclose(found.average.value, -12 * np.log(2)))  # independent fair units
     True
     >>> found.of_examples.shape

@@ -206,7 +206,7 @@ class MomentAveragedPath:
         check_count("n_updates", self.n_updates, 1, _MOST_UPDATES)
         if getattr(self.target, "latent", None) != "full":
             raise ValueError(
-                "target must be a pe.RBM with latent='full' on a moment-averaged path, got "
+                "target must be a pe.rbm.RBM with latent='full' on a moment-averaged path, got "
                 f"{described(self.target)}; leave path out."
             )
 

@@ -214,14 +214,14 @@ class RBM(NativeTarget):
         each hidden unit if ``latent="marginal"``), between 0 and 1.
     data : array_like of 0 and 1, shape (n, n_visible), optional
         Training data. Reverse paths start from them, after
-        ``pe.AIS(relaxation=100)`` sweeps of Gibbs sampling. Without data, reverse paths start from
-        islands of sequential Monte Carlo.
+        ``pe.methods.AIS(relaxation=100)`` sweeps of Gibbs sampling. Without data, reverse paths
+        start from islands of sequential Monte Carlo.
     latent : {"full", "marginal", "visible"}
         What is annealed: the states of both layers, moved by block Gibbs sampling; the hidden units
         with the visible ones summed out, moved by Metropolis flips (Habeck 2017, section 6.3); or
         the visible units with the hidden ones summed out. Log Z is the same for all of them.
     history : TrainingHistory, optional
-        What ``pe.train_rbm(..., track=pe.TrackLogZ())`` has seen of the training.
+        What ``pe.rbm.train_rbm(..., track=pe.rbm.TrackLogZ())`` has seen of the training.
 
     Raises
     ------
@@ -238,7 +238,7 @@ class RBM(NativeTarget):
     --------
     >>> import numpy as np, pm_evidence as pe
     >>> rng = np.random.default_rng(1)
-    >>> machine = pe.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
+    >>> machine = pe.rbm.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
     >>> dt = pe.sample_evidence(machine, draws=100, random_seed=1, progressbar=False)
     >>> pe.log_evidence(dt).status
     'ok'

@@ -133,8 +133,8 @@ class UnitByUnitPath(GrowingPath):
     --------
     >>> import numpy as np, pm_evidence as pe
     >>> rng = np.random.default_rng(1)
-    >>> machine = pe.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
-    >>> path = pe.UnitByUnitPath(machine, unit_order="given", n_sweeps=5)
+    >>> machine = pe.rbm.RBM(rng.normal(0, 0.5, (12, 8)), np.zeros(12), np.zeros(8))
+    >>> path = pe.paths.UnitByUnitPath(machine, unit_order="given", n_sweeps=5)
     >>> dt = pe.sample_evidence(
     ...     machine, method="arm", path=path, draws=800, random_seed=1, progressbar=False
     ... )
@@ -149,7 +149,8 @@ class UnitByUnitPath(GrowingPath):
     def __post_init__(self) -> None:
         if getattr(self.target, "latent", None) not in ("full", "visible"):
             raise ValueError(
-                "target must be a pe.RBM with latent='full' or 'visible' to be built unit by unit, "
+                "target must be a pe.rbm.RBM with latent='full' or 'visible' to be built unit by "
+                "unit, "
                 f"got {described(self.target)} with latent={getattr(self.target, 'latent', None)!r}"
                 "; leave latent out."
             )

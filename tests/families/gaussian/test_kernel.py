@@ -18,7 +18,7 @@ every_tau = pytest.mark.parametrize("tau", [0.0, 0.5, (0.2, 0.95)])
 
 def exact(tau, beta, n=N, seed=1):
     """Path of the toy, and exact draws at ``beta``."""
-    path = MovingGaussian(pe.Gaussian(tau=tau))
+    path = MovingGaussian(pe.mixtures.Gaussian(tau=tau))
     x = np.random.default_rng(seed).normal(
         path.target.mean_at(beta), path.target.sd_at(beta), size=(n, 1)
     )
@@ -81,7 +81,7 @@ def test_a_move_that_is_not_its_own_reversal_is_noticed():
 
 
 def test_the_mean_of_a_move_lies_between_state_and_mean():
-    path = MovingGaussian(pe.Gaussian(tau=0.75))
+    path = MovingGaussian(pe.mixtures.Gaussian(tau=0.75))
     start = path.at(np.full((N, 1), 40.0))
     moved, _ = Autoregression().advance(path, start, 0.0, fresh_streams(N))
     noise_sd = np.sqrt(1.0 - 0.75**2) * 10.0

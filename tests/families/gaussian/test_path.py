@@ -16,7 +16,11 @@ from pm_evidence.families.gaussian.target import (
 )
 from pm_evidence.testing import check_kernel, check_path
 
-GAUSSIANS = [pe.Gaussian(), pe.Gaussian(-1.0, 0.5, 2.0, 3.0), pe.Gaussian(0.0, 1.0, 5.0, 1.0)]
+GAUSSIANS = [
+    pe.mixtures.Gaussian(),
+    pe.mixtures.Gaussian(-1.0, 0.5, 2.0, 3.0),
+    pe.mixtures.Gaussian(0.0, 1.0, 5.0, 1.0),
+]
 BETAS = [0.0, 0.1, 0.5, 0.93, 1.0]
 FALSE_ALARM = 1e-6
 every_gaussian = pytest.mark.parametrize("gaussian", GAUSSIANS, ids=["narrow", "wide", "move"])
@@ -58,8 +62,8 @@ def test_energy_is_the_slope_of_the_density(gaussian):
 
 def test_a_wrong_slope_would_be_noticed():
     # the planted error: the energy at a beta next to it
-    path = MovingGaussian(pe.Gaussian())
-    state, step = path.at(points(pe.Gaussian())[:, None]), 1e-5
+    path = MovingGaussian(pe.mixtures.Gaussian())
+    state, step = path.at(points(pe.mixtures.Gaussian())[:, None]), 1e-5
     slope = path.log_ratio(state, 0.5 - step, 0.5 + step) / (2.0 * step)
     wrong = np.abs(path.energy(state, 0.501) + slope)
     assert (wrong > 1e-6 * np.abs(slope) + 1e-6).mean() > 0.9
@@ -78,7 +82,7 @@ def test_draws_are_those_of_the_reference(gaussian):
 
 
 def test_given_draws_are_taken_as_they_are():
-    path, draws = MovingGaussian(pe.Gaussian()), np.array([[3.0], [-1.0], [2.0]])
+    path, draws = MovingGaussian(pe.mixtures.Gaussian()), np.array([[3.0], [-1.0], [2.0]])
     state = path.at(draws)
     assert np.array_equal(state.to_draws(), draws)
     assert list(path.order(state)) == [1, 2, 0]  # neighbours lie side by side
@@ -102,7 +106,7 @@ def test_other_paths_have_the_same_ends_and_leave_the_kernel_right(path, gaussia
 
 def test_what_is_linear_in_beta():
     """The log density on the geometric path, up to a constant; two moments on the other one."""
-    gaussian = pe.Gaussian(-1.0, 0.5, 2.0, 3.0)
+    gaussian = pe.mixtures.Gaussian(-1.0, 0.5, 2.0, 3.0)
     geometric, averaged = GeometricGaussian(gaussian), MomentAveragedGaussian(gaussian)
     for beta in BETAS:
         shares = np.array([1.0 - beta, beta])
@@ -122,7 +126,7 @@ def test_equal_steps_cost_the_same_on_both_paths_and_learnt_ones_do_not():
     With a distance of d standard deviations both costs are d**2. The shortest schedule leaves the
     geometric path at that, as its variance is the same everywhere.
     """
-    gaussian, betas = pe.Gaussian(0.0, 1.0, 20.0, 1.0), np.linspace(0.0, 1.0, 100_001)
+    gaussian, betas = pe.mixtures.Gaussian(0.0, 1.0, 20.0, 1.0), np.linspace(0.0, 1.0, 100_001)
     found = {}
     for path in (GeometricGaussian(gaussian), MomentAveragedGaussian(gaussian)):
         _, sd, mean_slope, sd_slope = np.array([path.moments(beta) for beta in betas]).T
@@ -134,9 +138,9 @@ def test_equal_steps_cost_the_same_on_both_paths_and_learnt_ones_do_not():
 
 
 def test_a_run_along_another_path():
-    gaussian = pe.Gaussian()
+    gaussian = pe.mixtures.Gaussian()
     options = {"random_seed": 1, "target_mcse": None, "progressbar": False}
-    for path in ("geometric", "moment_average", GeometricGaussian(pe.Gaussian())):
+    for path in ("geometric", "moment_average", GeometricGaussian(pe.mixtures.Gaussian())):
         found = pe.log_evidence(pe.sample_evidence(gaussian, path=path, **options))
         assert found.status == "ok", path
         assert abs(found.value - gaussian.log_evidence) < 4 * found.mcse, path

@@ -15,10 +15,10 @@ from pm_evidence.families.gaussian.target import Autoregression, MovingGaussian
 from pm_evidence.schedules import linear
 
 GAUSSIANS = {
-    "habeck": pe.Gaussian(),
-    "fast to slow": pe.Gaussian(tau=(0.2, 0.8)),
-    "widening": pe.Gaussian(0.0, 1.0, -3.0, 2.5, tau=0.3),
-    "only moving": pe.Gaussian(0.0, 2.0, 4.0, 2.0),
+    "habeck": pe.mixtures.Gaussian(),
+    "fast to slow": pe.mixtures.Gaussian(tau=(0.2, 0.8)),
+    "widening": pe.mixtures.Gaussian(0.0, 1.0, -3.0, 2.5, tau=0.3),
+    "only moving": pe.mixtures.Gaussian(0.0, 2.0, 4.0, 2.0),
 }
 KERNEL = Autoregression()
 N_STAGES, N_PATHS, N_SEEDS = 20, 500, 60
@@ -47,8 +47,8 @@ def test_evidence_is_the_ratio_of_the_integrals():
 
 
 def test_one_correlation_holds_everywhere_and_two_at_the_ends():
-    assert [pe.Gaussian(tau=0.3).tau_at(beta) for beta in (0.0, 0.4, 1.0)] == [0.3] * 3
-    two = pe.Gaussian(tau=(0.2, 0.8))
+    assert [pe.mixtures.Gaussian(tau=0.3).tau_at(beta) for beta in (0.0, 0.4, 1.0)] == [0.3] * 3
+    two = pe.mixtures.Gaussian(tau=(0.2, 0.8))
     assert [two.tau_at(beta) for beta in (0.0, 0.5, 1.0)] == pytest.approx([0.2, 0.5, 0.8])
 
 
@@ -56,16 +56,16 @@ def test_what_is_wrong_is_named():
     wrong = [(name, x) for name in ("start_sd", "sd") for x in (0.0, -1.0, np.inf, np.nan, "1")]
     for name, value in wrong:
         with pytest.raises(ValueError, match=rf"^{name} must be a finite number above 0, got"):
-            pe.Gaussian(**{name: value})
+            pe.mixtures.Gaussian(**{name: value})
     for name in ("start_mean", "mean"):
         for value in (np.inf, np.nan, "1", None):
             with pytest.raises(ValueError, match=rf"^{name} must be a finite number, got"):
-                pe.Gaussian(**{name: value})
+                pe.mixtures.Gaussian(**{name: value})
     for tau in (1.0, -0.1, np.nan, "a", [0.1, 0.2], (0.5, 1.0), (0.1, 0.2, 0.3), ()):
         with pytest.raises(ValueError, match="tau must be a number from 0 to below 1, or two of"):
-            pe.Gaussian(tau=tau)
+            pe.mixtures.Gaussian(tau=tau)
     with pytest.raises(ValueError, match="kernel must be"):
-        sample(pe.Gaussian(), kernel="hmc")
+        sample(pe.mixtures.Gaussian(), kernel="hmc")
 
 
 # --- forward and reverse paths ---
@@ -75,10 +75,10 @@ def works(gaussian, n_paths, seed, *, shift=0.0, kernel=KERNEL):
     """Work of forward paths, and of reverse ones from draws that are ``shift`` sd off."""
     path = MovingGaussian(gaussian)
     plan = Plan(linear(N_STAGES), (kernel,) * N_STAGES)
-    forward = pe.AIS().run_block(path, plan, 0, n_paths, seed)
+    forward = pe.methods.AIS().run_block(path, plan, 0, n_paths, seed)
     rng = np.random.default_rng([99, seed])
     start = rng.normal(gaussian.mean + shift * gaussian.sd, gaussian.sd, size=(n_paths, 1))
-    return forward.work, pe.AIS().run_reverse(path, plan, 0, start, None, seed).work
+    return forward.work, pe.methods.AIS().run_reverse(path, plan, 0, start, None, seed).work
 
 
 def z_score(values):
@@ -122,12 +122,12 @@ class BesideTheMean(Autoregression):
 
 
 def test_a_wrong_kernel_is_noticed():
-    assert abs(crooks_z(pe.Gaussian(), kernel=BesideTheMean())) > 4.0
+    assert abs(crooks_z(pe.mixtures.Gaussian(), kernel=BesideTheMean())) > 4.0
 
 
 def test_starts_beside_the_target_are_noticed():
     # of a slow kernel, which does not forget them at once
-    assert abs(crooks_z(pe.Gaussian(tau=0.8), shift=0.5)) > 4.0
+    assert abs(crooks_z(pe.mixtures.Gaussian(tau=0.8), shift=0.5)) > 4.0
 
 
 # --- whole runs ---
@@ -152,31 +152,31 @@ def test_a_run_finds_the_evidence(name):
     "options",
     [
         {"method": "smc"},
-        {"method": pe.AIS(direction="forward")},
-        {"method": pe.AIS(n_stages=30), "schedule": "linear"},
+        {"method": pe.methods.AIS(direction="forward")},
+        {"method": pe.methods.AIS(n_stages=30), "schedule": "linear"},
         {"schedule": [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], "draws": 3000},
     ],
     ids=["smc", "forward", "linear", "own schedule"],
 )
 def test_other_ways_to_run_it(options):
-    found = pe.log_evidence(sample(pe.Gaussian(tau=0.2), **options))
+    found = pe.log_evidence(sample(pe.mixtures.Gaussian(tau=0.2), **options))
     assert found.status == "ok"
     assert abs(found.value + np.log(10.0)) < MCSES * found.mcse
 
 
 def test_nothing_to_do_is_no_contradiction():
     """Work that is rounding noise says that reference and target are the same."""
-    found = pe.log_evidence(sample(pe.Gaussian(0.0, 1.0, 0.0, 1.0)))
+    found = pe.log_evidence(sample(pe.mixtures.Gaussian(0.0, 1.0, 0.0, 1.0)))
     assert found.status == "ok" and abs(found.value) < 1e-9
 
 
 def test_later_rounds_are_larger():
     """The islands of all rounds lengthen the chains, all alike."""
-    dt = sample(pe.Gaussian(), target_mcse=0.02)
+    dt = sample(pe.mixtures.Gaussian(), target_mcse=0.02)
     found = pe.log_evidence(dt)
     assert found.status == "ok" and found.mcse <= 0.02
     assert abs(found.value + np.log(10.0)) < MCSES * found.mcse
-    first = sample(pe.Gaussian(), target_mcse=None)
+    first = sample(pe.mixtures.Gaussian(), target_mcse=None)
     assert dt.posterior["x"].sizes["chain"] == first.posterior["x"].sizes["chain"]
     assert dt.posterior["x"].sizes["draw"] > first.posterior["x"].sizes["draw"]
     assert dt.work["forward"].size > first.work["forward"].size
@@ -184,8 +184,10 @@ def test_later_rounds_are_larger():
 
 def test_reverse_starts_of_the_user():
     states = np.random.default_rng(1).normal(size=300)
-    target = pe.Gaussian()
-    found = pe.log_evidence(sample(target, method=pe.AIS(reverse_start=states, n_stages=100)))
+    target = pe.mixtures.Gaussian()
+    found = pe.log_evidence(
+        sample(target, method=pe.methods.AIS(reverse_start=states, n_stages=100))
+    )
     assert abs(found.value - target.log_evidence) < 4.0 * found.mcse
     with pytest.raises(ValueError, match="reverse_start must be finite numbers in one row"):
-        sample(target, method=pe.AIS(reverse_start=states[:, None]))
+        sample(target, method=pe.methods.AIS(reverse_start=states[:, None]))

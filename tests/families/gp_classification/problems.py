@@ -14,7 +14,7 @@ def one_factor(n=12, **options):
     own = 0.5 + 0.5 * np.sin(np.arange(n)) ** 2
     labels = np.where(np.arange(n) % 3, 1, -1)
     covariance = np.outer(loadings, loadings) + np.diag(own)
-    target = pe.GPClassification(None, labels, covariance=covariance, **options)
+    target = pe.gp.GPClassification(None, labels, covariance=covariance, **options)
     given = ndtr(labels * loadings * _NODES[:, None] / np.sqrt(1.0 + own))
     total = _WEIGHTS @ given.prod(axis=1)
     return target, float(np.log(total / _WEIGHTS.sum()))
@@ -23,7 +23,7 @@ def one_factor(n=12, **options):
 def pair(correlation, **options):
     """Two points: the probability of equal or opposite signs is an angle."""
     covariance = np.array([[2.0, correlation], [correlation, 3.0]])
-    target = pe.GPClassification(None, [1, -1], covariance=covariance, **options)
+    target = pe.gp.GPClassification(None, [1, -1], covariance=covariance, **options)
     angle = np.arcsin(-correlation / np.sqrt(3.0 * 4.0))
     return target, float(np.log(0.25 + angle / (2.0 * np.pi)))
 
@@ -31,7 +31,7 @@ def pair(correlation, **options):
 def triple(**options):
     """Three points: the orthant probability is a sum of three angles."""
     x = np.array([0.0, 0.7, 2.0])
-    target = pe.GPClassification(x, [1, -1, 1], length_scale=1.5, amplitude=3.0, **options)
+    target = pe.gp.GPClassification(x, [1, -1, 1], length_scale=1.5, amplitude=3.0, **options)
     covariance = target.noisy_covariance * np.outer(target.signs, target.signs)
     scale = np.sqrt(covariance.diagonal())
     r = covariance / np.outer(scale, scale)
@@ -42,7 +42,7 @@ def triple(**options):
 def curve(n=10, **options):
     """A squared exponential on a line."""
     x = np.linspace(-2.0, 2.0, n)
-    return pe.GPClassification(x, np.abs(x) > 1.0, length_scale=1.0, amplitude=2.0, **options)
+    return pe.gp.GPClassification(x, np.abs(x) > 1.0, length_scale=1.0, amplitude=2.0, **options)
 
 
 def exact_draws(target, n, seed=0):

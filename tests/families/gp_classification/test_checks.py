@@ -50,7 +50,7 @@ def test_bad_input_is_refused():
         (X, Y, {"reference": "laplace"}, "reference must be one of"),
     ):
         with pytest.raises(ValueError, match=message):
-            pe.GPClassification(inputs, labels, **options)
+            pe.gp.GPClassification(inputs, labels, **options)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_any_two_classes_are_labels(labels):
 
 def test_covariances_of_all_kinds_agree():
     """A matrix, a function, and the name."""
-    named = pe.GPClassification(X, Y, length_scale=0.5, amplitude=2.0).prior_covariance
+    named = pe.gp.GPClassification(X, Y, length_scale=0.5, amplitude=2.0).prior_covariance
 
     def function(x):
         return 4.0 * np.exp(-0.5 * ((x - x.T) / 0.5) ** 2)
 
-    called = pe.GPClassification(X, Y, covariance=function).prior_covariance
-    given = pe.GPClassification(None, Y, covariance=named).prior_covariance
+    called = pe.gp.GPClassification(X, Y, covariance=function).prior_covariance
+    given = pe.gp.GPClassification(None, Y, covariance=named).prior_covariance
     np.testing.assert_allclose(called, named, rtol=1e-12)
     np.testing.assert_array_equal(given, named)
 
@@ -79,8 +79,8 @@ def test_covariances_of_all_kinds_agree():
 def test_jitter_is_added_where_it_is_named_only():
     """A singular covariance stays singular unless the user says otherwise."""
     x = np.array([0.0, 0.0, 1.0, 1.0])
-    assert pe.GPClassification(x, Y).prior_covariance[0, 0] == 1.0
+    assert pe.gp.GPClassification(x, Y).prior_covariance[0, 0] == 1.0
     with pytest.raises(ValueError, match="jitter"):
-        pe.GPClassification(x, Y, representation="latent")
-    jittered = pe.GPClassification(x, Y, representation="latent", jitter=0.1)
+        pe.gp.GPClassification(x, Y, representation="latent")
+    jittered = pe.gp.GPClassification(x, Y, representation="latent", jitter=0.1)
     np.testing.assert_allclose(jittered.prior_covariance.diagonal(), 1.1)

@@ -66,5 +66,7 @@ def test_extreme_amplitudes(size):
 def test_digits(data_folder):
     """USPS 3 against 5 at the hardest setting of Fraccaro et al. (2016): -106.089."""
     inputs, labels = usps(data_folder)[:2]
-    target = pe.GPClassification(inputs, labels, length_scale=np.exp(4.85), amplitude=np.exp(5.1))
+    target = pe.gp.GPClassification(
+        inputs, labels, length_scale=np.exp(4.85), amplitude=np.exp(5.1)
+    )
     assert target.expectation_propagation().log_evidence == pytest.approx(-106.089, abs=1e-3)

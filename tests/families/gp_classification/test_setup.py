@@ -59,7 +59,7 @@ def test_kernels_of_a_sequence():
     for kernel in ("auto", "slice_gibbs"):
         assert target.annealing_setup(kernel).kernel == Grows(SliceGibbs())
     assert target.annealing_setup(mine).kernel == Grows(mine)
-    for kernel in ("hmc", pe.HMC()):
+    for kernel in ("hmc", pe.kernels.HMC()):
         with pytest.raises(ValueError, match="kernel must be"):
             target.annealing_setup(kernel)
 

@@ -119,8 +119,14 @@ def test_what_kernels_refuse():
         (lambda: LatticeKernel(10**7), "n_sweeps must be at most"),
         (lambda: VisitKernel(1, "spiral"), "order must be one of 'checkerboard', 'sequential'"),
         (lambda: VisitKernel(1, "sequential", 1), "backwards must be True or False, got 1"),
-        (lambda: SpinHeatBath().check(Potts(4)), "SpinHeatBath must move a pe.Ising, got .* Potts"),
-        (lambda: LatticeKernel().check(Gaussian(2)), "must move a pe.Ising or pe.Potts, got"),
+        (
+            lambda: SpinHeatBath().check(Potts(4)),
+            "SpinHeatBath must move a pe.lattices.Ising, got .* Potts",
+        ),
+        (
+            lambda: LatticeKernel().check(Gaussian(2)),
+            "must move a pe.lattices.Ising or pe.lattices.Potts, got",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             build()

@@ -12,7 +12,7 @@ PRIOR = {"mean_mu": 0.5, "mean_sigma": 2.0, "variance_alpha": 2.5, "variance_bet
 
 
 def mixture(n_components=2, y=Y, **options):
-    return pe.GaussianMixture(y, n_components, **PRIOR | options)
+    return pe.mixtures.GaussianMixture(y, n_components, **PRIOR | options)
 
 
 def log_group(y, variance, mu, sigma):

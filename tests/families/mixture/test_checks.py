@@ -27,7 +27,7 @@ def test_arguments():
     ):
         arguments = {"y": [1.0, 2.0, 3.0], **PRIOR, name: value}
         with pytest.raises(ValueError, match=message):
-            pe.GaussianMixture(n_components=2, **arguments)
+            pe.mixtures.GaussianMixture(n_components=2, **arguments)
 
 
 def test_draws():

@@ -70,7 +70,7 @@ def test_reverse_paths_may_start_from_one_labelling():
     swap = rows[:, 0] > rows[:, 1]
     rows[swap] = np.column_stack([rows[swap][:, [1, 0, 3, 2, 5, 4]], 1.0 - rows[swap][:, 6:]])
     assert (rows[:, 0] <= rows[:, 1]).all()
-    dt = sample(target, pe.AIS(reverse_start=rows, relaxation=0), draws=4000)
+    dt = sample(target, pe.methods.AIS(reverse_start=rows, relaxation=0), draws=4000)
     found = pe.estimate(dt, ["bar"])["bar"]
     assert abs(found.value - log_evidence(target)) < 4.0 * found.mcse
 
@@ -80,7 +80,7 @@ def test_results_do_not_depend_on_cores_and_are_starts_of_reverse_paths():
     target = mixture()
     one, two = (sample(target, draws=800, cores=cores) for cores in (1, 2))
     assert pe.log_evidence(one).value == pe.log_evidence(two).value
-    found = pe.log_evidence(sample(target, pe.AIS(reverse_start=one), draws=800))
+    found = pe.log_evidence(sample(target, pe.methods.AIS(reverse_start=one), draws=800))
     assert abs(found.value - log_evidence(target)) < 4.0 * found.mcse
 
 
@@ -107,7 +107,7 @@ def test_kernels_and_paths_by_name():
     assert target.with_path(setup, "data") is setup
     assert target.with_path(setup, DataAnnealingPath(target)).path == setup.path
     with pytest.raises(ValueError, match="kernel must be one of auto, gibbs, or such"):
-        target.annealing_setup(pe.HMC())
+        target.annealing_setup(pe.kernels.HMC())
     with pytest.raises(ValueError, match="path must be one of 'auto', 'data', got 'geometric'"):
         target.with_path(setup, "geometric")
     assert repr(target) == "GaussianMixture(7 points, 2 components)"
@@ -127,4 +127,4 @@ def test_options_that_cannot_be_used():
 def test_priors_must_be_given():
     """The evidence depends on them, so that there is no default."""
     with pytest.raises(TypeError, match="mean_mu"):
-        pe.GaussianMixture(Y, 2, **{k: v for k, v in PRIOR.items() if k != "mean_mu"})
+        pe.mixtures.GaussianMixture(Y, 2, **{k: v for k, v in PRIOR.items() if k != "mean_mu"})

@@ -24,7 +24,7 @@ def test_parameters():
         with pytest.raises(ValueError, match=message):
             checked_parameters(*arguments)
         with pytest.raises(ValueError, match=message):
-            pe.RBM(*arguments)
+            pe.rbm.RBM(*arguments)
 
 
 def test_bases():
@@ -39,7 +39,7 @@ def test_bases():
         with pytest.raises(ValueError, match=message):
             checked_base(base, 4, False)
         with pytest.raises(ValueError, match=message):
-            pe.RBM(W, A, B, base=base)
+            pe.rbm.RBM(W, A, B, base=base)
 
 
 def test_states():
@@ -58,4 +58,4 @@ def test_states():
         with pytest.raises(ValueError, match=message):
             checked_states("data", states, 4)
         with pytest.raises(ValueError, match=message):
-            pe.RBM(W, A, B, data=states)
+            pe.rbm.RBM(W, A, B, data=states)

@@ -36,7 +36,7 @@ def test_both_ends_are_those_of_the_geometric_path(path):
 def test_moments_of_the_knots_lie_evenly_between_those_of_the_ends():
     """Exact moments by enumeration; those of the end are known from 1,024 states only."""
     W, visible_bias, hidden_bias = sine_rbm(10, 6)
-    machine = pe.RBM(W, visible_bias - 2.0, hidden_bias - 1.0, base="uniform")
+    machine = pe.rbm.RBM(W, visible_bias - 2.0, hidden_bias - 1.0, base="uniform")
     machines = averaged_machines(machine, 3, 300)
     exact = [exact_moments(m.W, m.visible_bias, m.hidden_bias) for m in machines]
     first, last = exact[0], exact[-1]
@@ -55,11 +55,11 @@ def test_a_run_along_it_finds_log_z(n_updates):
     """Whatever the knots are: they are fitted by few updates here, and by default."""
     machine, path = sine(data=bits(40, 16)), "moment_average"
     if n_updates:
-        path = pe.MomentAveragedPath(machine, n_knots=2, n_updates=n_updates)
+        path = pe.paths.MomentAveragedPath(machine, n_knots=2, n_updates=n_updates)
     dt = pe.sample_evidence(
         machine,
         path=path,
-        method=pe.AIS(n_stages=200),
+        method=pe.methods.AIS(n_stages=200),
         draws=512,
         target_mcse=None,
         random_seed=1,

@@ -103,8 +103,8 @@ def test_a_mode_that_the_reference_excludes_is_noticed():
     """Paths in both directions agree about a mode that neither has seen, and say ok."""
     n = 30  # two modes: nearly all units on, and, a thousand times as probable, nearly all off
     parameters = np.full((n, 1), 4.0), np.full(n, -2.0), np.array([-67.0])
-    machine = pe.RBM(*parameters, base=np.full(n, 0.999))
-    options = {"method": pe.AIS(n_stages=200), "draws": 200, "target_mcse": None}
+    machine = pe.rbm.RBM(*parameters, base=np.full(n, 0.999))
+    options = {"method": pe.methods.AIS(n_stages=200), "draws": 200, "target_mcse": None}
     with pytest.warns(pe.EvidenceWarning, match="missed_mass"):
         dt = pe.sample_evidence(machine, **options, random_seed=1, progressbar=False)
     exact = exact_log_z(*parameters)
@@ -117,8 +117,13 @@ def test_a_mode_that_the_reference_excludes_is_noticed():
 def test_a_default_run_ends_at_a_number_of_paths(monkeypatch):
     """Large machines would otherwise take a quarter of an hour, unless more is asked for."""
     monkeypatch.setattr("pm_evidence.families.rbm.target._MOST_DRAWS", 40)
-    machine = pe.RBM(*sine_rbm(16, 12), base="uniform")
-    options = {"method": pe.AIS(n_stages=5), "random_seed": 1, "progressbar": False, "draws": 20}
+    machine = pe.rbm.RBM(*sine_rbm(16, 12), base="uniform")
+    options = {
+        "method": pe.methods.AIS(n_stages=5),
+        "random_seed": 1,
+        "progressbar": False,
+        "draws": 20,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         short = pe.sample_evidence(machine, **options)

@@ -65,16 +65,19 @@ def test_starts_of_the_user():
     machine = sine()
     given = sample(sine(data=bits(40, 16)), draws=200)
     states = np.concatenate([given["posterior"][name].values[0] for name in ("v", "h")], axis=1)
-    found = pe.log_evidence(sample(machine, method=pe.AIS(reverse_start=states), draws=300))
+    found = pe.log_evidence(sample(machine, method=pe.methods.AIS(reverse_start=states), draws=300))
     assert found.status == "ok" and abs(found.value - log_z()) < 4 * found.mcse
-    again = pe.log_evidence(sample(machine, method=pe.AIS(reverse_start=given), draws=300))
+    again = pe.log_evidence(sample(machine, method=pe.methods.AIS(reverse_start=given), draws=300))
     assert again.status == "ok" and abs(again.value - log_z()) < 4 * again.mcse
     with pytest.raises(ValueError, match="reverse_start must hold states of RBM"):
-        sample(sine(16, 11), method=pe.AIS(reverse_start=given))
+        sample(sine(16, 11), method=pe.methods.AIS(reverse_start=given))
     with pytest.raises(ValueError, match="reverse_start must hold states of RBM"):
-        sample(sine(latent="marginal"), method=pe.AIS(reverse_start=sample(pe.Ising(4), draws=64)))
+        sample(
+            sine(latent="marginal"),
+            method=pe.methods.AIS(reverse_start=sample(pe.lattices.Ising(4), draws=64)),
+        )
     with pytest.raises(ValueError, match=r"reverse_start must have the shape \(n, 28\)"):
-        sample(machine, method=pe.AIS(reverse_start=states[:, :16]))
+        sample(machine, method=pe.methods.AIS(reverse_start=states[:, :16]))
 
 
 @cache
@@ -88,9 +91,9 @@ def deep():
 
 def test_an_annealing_that_fails_says_so():
     """Far too few stages: whatever is recommended is not called ok."""
-    machine = pe.RBM(*deep(), base="uniform")
+    machine = pe.rbm.RBM(*deep(), base="uniform")
     with pytest.warns(pe.EvidenceWarning, match="status"):
-        dt = sample(machine, method=pe.AIS(n_stages=5, direction="forward"), draws=100)
+        dt = sample(machine, method=pe.methods.AIS(n_stages=5, direction="forward"), draws=100)
     assert pe.log_evidence(dt).status != "ok"
 
 
@@ -101,7 +104,9 @@ def test_intervals_cover(latent):
     exact, covered, z = log_z(), 0, []
     for seed in range(100):
         machine = sine(data=bits(200, 16), latent=latent)
-        found = pe.log_evidence(sample(machine, seed, draws=256, method=pe.AIS(n_stages=200)))
+        found = pe.log_evidence(
+            sample(machine, seed, draws=256, method=pe.methods.AIS(n_stages=200))
+        )
         assert found.status == "ok"
         covered += found.lower <= exact <= found.upper
         z.append((found.value - exact) / found.mcse)
@@ -113,7 +118,7 @@ def test_intervals_cover(latent):
 @pytest.mark.slow
 def test_same_numbers_in_other_processes():
     """Machines, their learnt base rates and their paths go to workers."""
-    machine, options = sine(), {"draws": 300, "method": pe.AIS(n_stages=50)}
+    machine, options = sine(), {"draws": 300, "method": pe.methods.AIS(n_stages=50)}
     for path in ("auto", "moment_average"):
         here = sample(machine, path=path, **options)
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
@@ -126,7 +131,7 @@ def test_data_that_lack_a_mode_of_the_machine():
     """Two modes, and data of one of them: forward paths know nothing of the data, and find both."""
     weights = np.full((40, 14), 0.35)
     biases = 0.05 - weights.sum(axis=1) / 2, -weights.sum(axis=0) / 2
-    machine = pe.RBM(weights, *biases, data=np.zeros((20, 40)))
+    machine = pe.rbm.RBM(weights, *biases, data=np.zeros((20, 40)))
     with pytest.warns(pe.EvidenceWarning, match="inconsistent"):
         dt = sample(machine, draws=256)
     assert pe.log_evidence(dt).status == "inconsistent"

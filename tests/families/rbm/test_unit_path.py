@@ -46,7 +46,7 @@ def test_log_z_is_exact(method, latent):
 def test_other_ways_to_make_particles(generate):
     """New states follow the density of the step, or log Z would be that of the data."""
     machine = sine(20, 8, data=bits(40, 20), base="uniform")
-    sampler = pe.ARM(generate=generate, ess_threshold=0.95, max_rounds=2, reseed_moves=50)
+    sampler = pe.methods.ARM(generate=generate, ess_threshold=0.95, max_rounds=2, reseed_moves=50)
     found = pe.log_evidence(sample(machine, sampler, draws=800))
     assert abs(found.value - log_z(20, 8)) < 4.0 * found.mcse
     assert found.mcse < 0.14
@@ -123,7 +123,7 @@ def test_new_states_follow_the_density_of_their_step():
     draws = state.to_draws()
     assert not draws[:, 4:6].any()
     states = (np.arange(16)[:, None] >> np.arange(4)) & 1
-    part = pe.RBM(machine.W[:4], machine.visible_bias[:4], machine.hidden_bias, base="uniform")
+    part = pe.rbm.RBM(machine.W[:4], machine.visible_bias[:4], machine.hidden_bias, base="uniform")
     p = np.exp(-part.free_energy(states) - exact_log_z(part.W, part.visible_bias, part.hidden_bias))
     counts = np.bincount(draws[:, :4] @ (1 << np.arange(4)), minlength=16)
     chi = ((counts - n * p) ** 2 / (n * p)).sum()
@@ -170,7 +170,7 @@ def test_machines_and_options_that_cannot_be_used():
     with pytest.raises(ValueError, match="latent='full' or 'visible' to be built unit by unit"):
         UnitByUnitPath(sine(latent="marginal"))
     with pytest.raises(ValueError, match=r"target must be a pe\.RBM with latent"):
-        UnitByUnitPath(pe.Gaussian())
+        UnitByUnitPath(pe.mixtures.Gaussian())
     with pytest.raises(ValueError, match="n_sweeps must be a whole number of at least 1"):
         UnitByUnitPath(machine, n_sweeps=0)
     with pytest.raises(ValueError, match="unit_order must be one of 'variable', 'given'"):

@@ -188,32 +188,60 @@ def test_estimated_variables():
 # --- native targets and samplers ---
 
 TARGETS = [
-    (pe.Ising, {"shape": 10**13}, r"shape must be at most 100,000,000, got 10000000000000"),
-    (pe.Ising, {"shape": (10**6, 10**6)}, r"shape must make at most 100,000,000 sites, got 1e"),
-    (pe.Ising, {"shape": "ab"}, r"shape must be a whole number"),
-    (pe.Ising, {"shape": (2, 2, 2, 2)}, r"shape must have two or three sizes"),
-    (pe.Ising, {"shape": np.array([4, 4])}, r"shape must be a whole number .*got an array"),
-    (pe.Ising, {"coupling": 1e300}, r"coupling must be at most 1e\+06 in size"),
-    (pe.Ising, {"coupling": np.complex128(1)}, r"coupling must be a finite number"),
-    (pe.Ising, {"field": -1e9}, r"field must be at most"),
-    (pe.Potts, {"q": 2.0}, r"q must be a whole number"),
-    (pe.Gaussian, {"sd": np.complex128(1)}, r"sd must be a finite number above 0"),
-    (pe.Gaussian, {"sd": 1e300}, r"sd must have a square that a float can hold, .*got 1e\+300"),
-    (pe.Gaussian, {"start_sd": 1e-300}, r"start_sd must have a square that a float can hold"),
-    (pe.Gaussian, {"mean": -1e300}, r"mean must have a square that a float can hold"),
-    (pe.Gaussian, {"mean": True}, r"mean must be a finite number, got True"),
-    (pe.Gaussian, {"tau": (0.1, np.complex128(1))}, r"tau must be a number from 0 to below 1"),
-    (pe.Gaussian, {"tau": np.ones(2)}, r"tau must be a number from 0 to below 1.*an array"),
+    (
+        pe.lattices.Ising,
+        {"shape": 10**13},
+        r"shape must be at most 100,000,000, got 10000000000000",
+    ),
+    (
+        pe.lattices.Ising,
+        {"shape": (10**6, 10**6)},
+        r"shape must make at most 100,000,000 sites, got 1e",
+    ),
+    (pe.lattices.Ising, {"shape": "ab"}, r"shape must be a whole number"),
+    (pe.lattices.Ising, {"shape": (2, 2, 2, 2)}, r"shape must have two or three sizes"),
+    (
+        pe.lattices.Ising,
+        {"shape": np.array([4, 4])},
+        r"shape must be a whole number .*got an array",
+    ),
+    (pe.lattices.Ising, {"coupling": 1e300}, r"coupling must be at most 1e\+06 in size"),
+    (pe.lattices.Ising, {"coupling": np.complex128(1)}, r"coupling must be a finite number"),
+    (pe.lattices.Ising, {"field": -1e9}, r"field must be at most"),
+    (pe.lattices.Potts, {"q": 2.0}, r"q must be a whole number"),
+    (pe.mixtures.Gaussian, {"sd": np.complex128(1)}, r"sd must be a finite number above 0"),
+    (
+        pe.mixtures.Gaussian,
+        {"sd": 1e300},
+        r"sd must have a square that a float can hold, .*got 1e\+300",
+    ),
+    (
+        pe.mixtures.Gaussian,
+        {"start_sd": 1e-300},
+        r"start_sd must have a square that a float can hold",
+    ),
+    (pe.mixtures.Gaussian, {"mean": -1e300}, r"mean must have a square that a float can hold"),
+    (pe.mixtures.Gaussian, {"mean": True}, r"mean must be a finite number, got True"),
+    (
+        pe.mixtures.Gaussian,
+        {"tau": (0.1, np.complex128(1))},
+        r"tau must be a number from 0 to below 1",
+    ),
+    (
+        pe.mixtures.Gaussian,
+        {"tau": np.ones(2)},
+        r"tau must be a number from 0 to below 1.*an array",
+    ),
 ]
 SAMPLERS = [
-    (pe.SMC, {"islands": 10**13}, r"islands must be at most 100,000"),
-    (pe.SMC, {"chain_length": 10**13}, r"chain_length must be at most"),
-    (pe.SMC, {"resample_below": np.ones(2)}, r"resample_below must lie between 0 and 1"),
-    (pe.AIS, {"n_stages": 10**13}, r"n_stages must be at most 1,000,000"),
-    (pe.AISEL, {"resample_below": "x"}, r"resample_below must lie between 0 and 1"),
-    (pe.AISEL, {"resample_below": 0.5}, r"resample_below needs chain_length=1, got 5"),
-    (pe.AISEL, {"renewal": np.ones(2)}, r"renewal must lie between 0 and 1"),
-    (pe.AISEL, {"burn_in": 10**13}, r"burn_in must be at most"),
+    (pe.methods.SMC, {"islands": 10**13}, r"islands must be at most 100,000"),
+    (pe.methods.SMC, {"chain_length": 10**13}, r"chain_length must be at most"),
+    (pe.methods.SMC, {"resample_below": np.ones(2)}, r"resample_below must lie between 0 and 1"),
+    (pe.methods.AIS, {"n_stages": 10**13}, r"n_stages must be at most 1,000,000"),
+    (pe.methods.AISEL, {"resample_below": "x"}, r"resample_below must lie between 0 and 1"),
+    (pe.methods.AISEL, {"resample_below": 0.5}, r"resample_below needs chain_length=1, got 5"),
+    (pe.methods.AISEL, {"renewal": np.ones(2)}, r"renewal must lie between 0 and 1"),
+    (pe.methods.AISEL, {"burn_in": 10**13}, r"burn_in must be at most"),
 ]
 
 
@@ -224,7 +252,7 @@ def test_native_targets_and_samplers():
 
 def test_states_of_native_targets():
     """Compiled loops index by colours, and count on spins of -1 and 1."""
-    ising, potts, gaussian = pe.Ising(4), pe.Potts(4, q=3), pe.Gaussian()
+    ising, potts, gaussian = pe.lattices.Ising(4), pe.lattices.Potts(4, q=3), pe.mixtures.Gaussian()
     for target, states in [
         (ising, np.full((3, 4, 4), "a")),
         (ising, np.full((3, 4, 4), np.nan)),
