@@ -4,6 +4,8 @@ PyTensor carries out a graph point by point, each operation by itself. NumPy's f
 batches and rewritings have no part in that, so that a mistake in them shows here.
 """
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -393,3 +395,22 @@ def test_practitioners_models_by_all_backends(name, request):
             density_of(target)
         return
     check_backends(model, rtol=1e-7)
+
+
+def test_threads_do_not_exchange_rows():
+    """PyTensor keeps the values of a row in an operation that is done row by row."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1, shape=5)
+        inverse = pt.linalg.inv(pt.eye(5) * pt.exp(a) + 0.1)
+        pm.Normal("y", pt.diagonal(inverse) + pt.sort(a), 1, observed=np.arange(5.0))
+    density = PyMCTarget(model, backend="numpy").density
+    x = np.random.default_rng(1).normal(size=(8, 300, 5))
+    alone = [density.values(rows) for rows in x]
+    interval = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(1e-6)  # threads take turns at nearly every step
+        with ThreadPoolExecutor(len(x)) as executor:
+            together = list(executor.map(density.values, x))
+    finally:
+        sys.setswitchinterval(interval)
+    assert np.array_equal(alone, together)
