@@ -99,6 +99,11 @@ def _satisfied(constraint: Callable[[Draws], Any], draws: Draws) -> NDArray[np.b
                 f"constraint must read variables of the model, got {error}; the variables are "
                 f"{', '.join(map(repr, draw))}."
             ) from error
+        except Exception as error:
+            raise ValueError(
+                "constraint must be a function of one draw, a mapping of names to values, got one "
+                f"that raised {type(error).__name__}: {error}; try it on such a mapping."
+            ) from error
         if not isinstance(answer, bool | np.bool_) and not _is_one_answer(answer):
             raise ValueError(
                 f"constraint must return True or False for one draw, got {described(answer)}; "

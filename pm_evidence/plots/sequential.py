@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.estimators.errors import Spread, combined, half_width
 from pm_evidence.plots import layout
@@ -87,8 +88,11 @@ def plot_sequential(
     >>> collection = pe.plot_sequential(normal(1), normal(3), backend="none")
     """
     figure = layout.Figure(visuals, _VISUALS, backend)
-    if len(names) != 2 or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"names must be two strings, got {names!r}; pass for example ('a', 'b').")
+    is_pair = isinstance(names, tuple | list) and len(names) == 2
+    if not is_pair or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"names must be two strings, got {described(names)}; pass for example ('a', 'b')."
+        )
     data = _drawn(dt1, dt2)
     figure.open(data, figure_kwargs, pc_kwargs, rows=3)
     bounds = data["log_bf"].sel(plot_axis=["y", "low", "high"])

@@ -14,6 +14,7 @@ from pm_evidence.core.records import Role
 from pm_evidence.estimators.errors import spread
 from pm_evidence.results.compare import check_same_data, entry_of
 from pm_evidence.results.record import to_record
+from pm_evidence.results.stored import not_a_tree
 
 Floats = NDArray[np.float64]
 
@@ -100,6 +101,8 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
 
 def sequence_of(dt: Any, parameter: str) -> Sequence:
     """Return the evidences on the way of a result."""
+    if not isinstance(dt, xr.DataTree):
+        raise TypeError(not_a_tree(parameter, dt))
     record = to_record(dt)
     order, blocks = record.facts.data_order, record.of(Role.FORWARD)
     remedy = 'path=pe.paths.DataPoints(order="given", batches=1) and method="resample_move"'

@@ -182,6 +182,28 @@ def of_model():
     return sample(posterior()[0], method=pe.methods.SMC(islands=2), draws=80)
 
 
+@cache
+def of_data():
+    """A short result of that model, whose data are added one after the other."""
+    path = pe.DataPoints(order="given", batches=1)
+    method = pe.ResampleMove(islands=2)
+    return sample(posterior()[0], method=method, path=path, draws=80, target_mcse=None)
+
+
+@cache
+def comparison():
+    """A table of two evidences."""
+    return pe.compare({"a": EVIDENCE, "b": EVIDENCE})
+
+
+def factor_of_point(dt=None, model=None, **options):
+    """``pe.bayes_factor`` of a point against that model, whose posterior draws are there."""
+    built, draws = posterior()
+    return pe.bayes_factor(
+        draws if dt is None else dt, model=built if model is None else model, **options
+    )
+
+
 def of_models():
     """Results of two models."""
     return {"a": of_model(), "b": of_model()}
@@ -403,6 +425,15 @@ GOOD = {
         "idata": None, "target_mcse": 0.1, "cores": 1, "executor": None, "random_seed": 1,
         "progressbar": False, "compile_kwargs": None,
     }),
+    "bayes_factor.point": (factor_of_point, {
+        "model": None, "point": {"x": 0.5}, "target_mcse": 0.1, "random_seed": 1,
+        "progressbar": False,
+    }),
+    "bayes_factor.constraint": (factor_of_point, {
+        "model": None, "constraint": lambda values: values["x"] > 0.5, "target_mcse": 0.1,
+    }),
+    "report": (pe.report, {"comparison": comparison, "models": None}),
+    "sequential_evidence": (pe.sequential_evidence, {"dt": of_data}),
     "compare_models": (pe.compare_models, {
         "models": both_results, "prior_probs": None, "target_mcse": 0.1, "random_seed": 1,
         "progressbar": False,
@@ -449,6 +480,9 @@ GOOD = {
     }),
     "plot_compare": (pe.plot_compare, {
         "models": {"a": EVIDENCE, "b": EVIDENCE}, "quantity": "evidence", **PLOT,
+    }),
+    "plot_sequential": (pe.plot_sequential, {
+        "dt1": of_data, "dt2": of_data, "names": ("a", "b"), **PLOT,
     }),
     "plot_sensitivity": (pe.plot_sensitivity, {"table": priors_table, **PLOT}),
     "plot_calibration": (pe.plot_calibration, {"calibration": calibration, "bins": 5, **PLOT}),
@@ -564,7 +598,8 @@ def pairs(n: int, rng: np.random.Generator) -> Iterator[Call]:
 
 
 def _made(value: Any) -> Any:
-    makers = (result, tempered_result, model, of_models, priors_table, calibration, both_results)
+    makers = (result, tempered_result, model, of_models, of_data, comparison, priors_table)
+    makers += (calibration, both_results)
     return value() if any(value is make for make in makers) else value
 
 
