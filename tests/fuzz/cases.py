@@ -185,8 +185,8 @@ def of_model():
 @cache
 def of_data():
     """A short result of that model, whose data are added one after the other."""
-    path = pe.DataPoints(order="given", batches=1)
-    method = pe.ResampleMove(islands=2)
+    path = pe.paths.DataPoints(order="given", batches=1)
+    method = pe.methods.ResampleMove(islands=2)
     return sample(posterior()[0], method=method, path=path, draws=80, target_mcse=None)
 
 

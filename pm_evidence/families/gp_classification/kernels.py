@@ -38,6 +38,21 @@ _TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
 class LatentHMC(NativeKernel):
     """Hamiltonian trajectories of all latent values, with fresh momenta; reversible.
 
+    Parameters
+    ----------
+    step_size : float
+        Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
+        trajectories.
+    n_leapfrogs : int
+        Number of steps of a trajectory.
+    metric : {"gaussian", "identity"}
+        In which coordinates momenta are standard normal: those in which a Gaussian near the density
+        is, or the latent values themselves. The latter is plain HMC with leapfrog steps, the
+        baseline of Fraccaro, Paquet and Winther (2016), which mixes slowly where latent values are
+        highly correlated; they used 200 steps of 0.02.
+
+    Notes
+    -----
     With the metric "gaussian", trajectories of the Gaussian are exact rotations, and momenta are
     changed by the force of the rest of the density between them (Shahbaba, Lan, Johnson and Neal
     2014). That the Gaussian is an approximation has no influence on the distribution that the
@@ -45,14 +60,8 @@ class LatentHMC(NativeKernel):
     positions would be independent of their start if the density were the Gaussian.
     """
 
-    # Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
-    # trajectories.
     step_size: float = 0.4
-    n_leapfrogs: int = 4  # number of steps of a trajectory
-    # In which coordinates momenta are standard normal: those in which a Gaussian near the density
-    # is, or the latent values themselves. The latter is plain HMC with leapfrog steps, the baseline
-    # of Fraccaro, Paquet and Winther (2016), which mixes slowly where latent values are highly
-    # correlated; they used steps of 0.02, 200 for a trajectory.
+    n_leapfrogs: int = 4
     metric: str = "gaussian"
 
     def __post_init__(self) -> None:
@@ -224,6 +233,15 @@ def _evaluate(density, position, latent, force, sums, products):
 class RiemannianHMC(NativeKernel):
     """Generalised leapfrog trajectories in a metric that depends on the state; reversible.
 
+    Parameters
+    ----------
+    step_size : float
+        Leapfrog step.
+    n_leapfrogs : int
+        Number of steps of a trajectory.
+
+    Notes
+    -----
     Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
     (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
     of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
@@ -231,8 +249,8 @@ class RiemannianHMC(NativeKernel):
     for comparisons.
     """
 
-    step_size: float = 0.1  # leapfrog step
-    n_leapfrogs: int = 10  # number of steps of a trajectory
+    step_size: float = 0.1
+    n_leapfrogs: int = 10
 
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)

@@ -512,8 +512,17 @@ class SpinHeatBath(_SpinKernel):
 class SpinMetropolis(_SpinKernel):
     """Proposes to flip every spin, site by site.
 
-    With ``order="random"`` this is Habeck's (2017) kernel.
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of sweeps at each stage.
+    order : {"checkerboard", "sequential", "random"}
+        The order in which sites are visited; ``"random"`` is the kernel of Habeck (2017).
+    backwards : bool
+        Whether sites are visited in the opposite order, which makes it the time reversal.
 
+    Notes
+    -----
     Near beta 0 nearly all flips are accepted, so that a sweep in a fixed order only reverses all
     spins and mixes little. The heat bath is preferable. See ``SpinHeatBath`` for the other notes.
     """

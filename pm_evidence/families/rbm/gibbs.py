@@ -100,6 +100,15 @@ class Sweeps(OrderedKernel):
 class BlockGibbs(Sweeps):
     """Draws all hidden units given the visible ones, and then all visible units given those.
 
+    Parameters
+    ----------
+    n_sweeps : int
+        How often both layers are drawn at each stage.
+    backwards : bool
+        Whether the layers are drawn in the opposite order, which makes it the time reversal.
+
+    Notes
+    -----
     Products of states with weights are sums of single precision, and weights of paths are of double
     precision. Each chain draws from its own stream only.
     """
