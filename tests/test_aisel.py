@@ -285,7 +285,7 @@ def test_what_does_not_belong_together_is_refused():
         with pytest.raises(ValueError, match="needs a likelihood that is estimated"):
             sample(shared("normal").model, method=method)
     for kernel in ("hmc", pe.kernels.HMC(), pe.kernels.RandomWalk()):
-        with pytest.raises(ValueError, match=r"'auto' or a pe\.PseudoMarginal"):
+        with pytest.raises(ValueError, match=r"'auto' or a pe\.kernels\.PseudoMarginal"):
             sample(linear_model(), kernel=kernel)
     with pytest.raises(pe.ModelError, match=r"pe\.sample_evidence"), linear_model():
         pm.sample(draws=1, tune=1, chains=1, progressbar=False)

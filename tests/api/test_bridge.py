@@ -210,7 +210,7 @@ def test_arguments_without_a_use(idata, model):
     options = {"schedule": "linear", "reference": "laplace", "path": "data_points"}
     options["idata_kwargs"] = {"log_likelihood": True}
     for name, value in options.items():
-        with pytest.raises(ValueError, match=rf"{name} must be left out with pe\.Bridge"):
+        with pytest.raises(ValueError, match=rf"{name} must be left out with pe\.methods\.Bridge"):
             pe.sample_evidence(
                 model, method=pe.methods.Bridge(idata), progressbar=False, **{name: value}
             )

@@ -395,7 +395,12 @@ def test_support_that_few_draws_reach():
 
 BAD_ARGUMENTS = [
     ("method", "nuts", ValueError, r"method must be one of 'auto', .*'aisel', .*got 'nuts'"),
-    ("method", None, TypeError, r"method must be a name .*pe\.SMC\(islands=32\), got None"),
+    (
+        "method",
+        None,
+        TypeError,
+        r"method must be a name .*pe\.methods\.SMC\(islands=32\), got None",
+    ),
     ("method", pe.kernels.HMC, TypeError, r"method must be a name .*got the class"),
     ("draws", 0, ValueError, r"draws must be a whole number .* got 0; pass draws=1000"),
     ("draws", 1.5, ValueError, r"draws must be a whole number of at least \d+, got 1\.5"),
@@ -405,8 +410,13 @@ BAD_ARGUMENTS = [
     ("schedule", None, ValueError, r"schedule must be .* array of inverse temperatures, got None"),
     ("schedule", ["a", "b"], ValueError, r"schedule must be .* inverse temperatures, got \["),
     ("kernel", "nuts", ValueError, r"kernel must be one of .*random_walk.*got 'nuts'"),
-    ("kernel", None, ValueError, r"kernel must be one of .*pe\.HMC\(\), got None"),
-    ("kernel", pe.kernels.HMC, ValueError, r"kernel must be one of .*pe\.HMC\(\), got the class"),
+    ("kernel", None, ValueError, r"kernel must be one of .*pe\.kernels\.HMC\(\), got None"),
+    (
+        "kernel",
+        pe.kernels.HMC,
+        ValueError,
+        r"kernel must be one of .*pe\.kernels\.HMC\(\), got the class",
+    ),
     ("reference", "uniform", ValueError, r"reference must be one of"),
     ("potentials", "both", ValueError, r"potentials must be one of 'likelihood', 'prior', got"),
     ("potentials", True, ValueError, r"potentials must be one of 'likelihood', 'prior', got True"),

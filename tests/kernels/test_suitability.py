@@ -208,8 +208,12 @@ WRONG_TARGETS = [
         MIXED,
         r"kernel PseudoMarginal needs a likelihood that is estimated",
     ),
-    (SwendsenWang(), MIXED, r"kernel SwendsenWang must move a pe\.Ising or pe\.Potts"),
-    (SpinHeatBath(), CONTINUOUS, r"kernel SpinHeatBath must move a pe\.Ising"),
+    (
+        SwendsenWang(),
+        MIXED,
+        r"kernel SwendsenWang must move a pe\.lattices\.Ising or pe\.lattices\.Potts",
+    ),
+    (SpinHeatBath(), CONTINUOUS, r"kernel SpinHeatBath must move a pe\.lattices\.Ising"),
     (
         pe.kernels.HMC,
         MIXED,

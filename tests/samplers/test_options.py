@@ -34,7 +34,7 @@ REFUSED = {
         ({"generate": "clone"}, "generate must be one of"),
         ({"decide": "me"}, "decide must be one of"),
         ({"ess_threshold": 1.0}, "ess_threshold must"),
-        ({"allocation": "optimal"}, r"allocation must be 'equal' for pe\.ARM"),
+        ({"allocation": "optimal"}, r"allocation must be 'equal' for pe\.methods\.ARM"),
     ],
     pe.methods.ResampleMove: [
         ({"allocation": "best"}, "allocation must be one of"),

@@ -169,7 +169,7 @@ def test_machines_and_options_that_cannot_be_used():
     machine = sine()
     with pytest.raises(ValueError, match="latent='full' or 'visible' to be built unit by unit"):
         UnitByUnitPath(sine(latent="marginal"))
-    with pytest.raises(ValueError, match=r"target must be a pe\.RBM with latent"):
+    with pytest.raises(ValueError, match=r"target must be a pe\.rbm\.RBM with latent"):
         UnitByUnitPath(pe.mixtures.Gaussian())
     with pytest.raises(ValueError, match="n_sweeps must be a whole number of at least 1"):
         UnitByUnitPath(machine, n_sweeps=0)
