@@ -171,7 +171,11 @@ def test_one_model_has_to_be_given(line):
                 TypeError,
                 r"target and model are two names .*pass only one",
             ),
-            ({}, TypeError, r"outside a model context; call sample_evidence\(model\)"),
+            (
+                {},
+                TypeError,
+                r"outside a model context; pass the model, or call inside `with model:`",
+            ),
             *(
                 ({"target": each}, TypeError, r"target must be a pymc\.Model, got \w+; pass the mo")
                 for each in (5, "smc", np.ones(3), pm.Normal)

@@ -568,7 +568,7 @@ class ParticleFilter(LikelihoodEstimator):
         precomputed = np.empty(self.code.n_precomputed)
         found = run(rows[0], checked[0], self._model, self._options, precomputed, record)
         states = record.states.reshape(*shape, *self.state_shape)
-        return float(found), record._replace(states=states)
+        return float(found), Record(states, *record[1:])
 
     def _path(self, log_likelihood: float, done: Record, seeds: Any) -> Floats:
         """Return one path of the state given all data, shape ``(n_times, ...)``."""
