@@ -145,7 +145,7 @@ def check_invariance(
     Examples
     --------
     >>> import numpy as np, pymc as pm
-    >>> from pm_evidence import HMC
+    >>> from pm_evidence.kernels import HMC
     >>> from pm_evidence.paths.geometric import GeometricPath
     >>> from pm_evidence.targets.model.target import PyMCTarget
     >>> from pm_evidence.testing import check_invariance

@@ -94,11 +94,11 @@ class ColourMetropolis:
     n_steps: int
 
     def advance(self, path, state, beta, streams):
-        target, sites = path.target, state.sites.copy()
+        target, sites = path.target, state.cells.copy()
         limit = [int(2**32 * exp(-beta * target.coupling * lost)) for lost in range(1, 5)]
         limit = np.minimum(limit, _ALWAYS).astype(np.uint32)
         _walk(sites, target.geometry.neighbours, self.n_steps, target.q, limit, streams)
-        moved = path.at(replace(state, sites=sites).to_draws())
+        moved = path.at(replace(state, cells=sites).to_draws())
         return moved, MoveInfo(float("nan"), len(state) * self.n_steps)
 
     def reversed(self):
