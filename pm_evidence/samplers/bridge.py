@@ -30,7 +30,7 @@ from pm_evidence.references.mixture import (
     learn_tails,
     widened,
 )
-from pm_evidence.samplers.peaks import Survey
+from pm_evidence.samplers.peaks import Survey, cost_of_curves, with_curves
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.survey import USUAL_BUDGET, survey
 
@@ -208,6 +208,8 @@ _SHARE_OF_COST = 0.1
 # share of its evaluations if that is more, between these bounds. (A value costs about a third of a
 # gradient.)
 _SHARE_OF_ISLAND, _LEAST_DRAWS, _MOST_DRAWS = 0.1, 250, 4000
+# Third derivatives at the peaks are a part of the survey if they cost at most this share of it.
+_SHARE_OF_CURVES = 0.1
 # Largest number of coordinates of these draws, which bounds the memory in very many dimensions.
 _MOST_COORDINATES = 400_000
 
@@ -315,9 +317,16 @@ class Bridging:
     def refitted(
         self, blocks: Sequence[BlockRecord], growth: float, run: Runner
     ) -> tuple[BlockRecord, ...]:
-        """Return islands with new bridges, from densities fitted to the present draws."""
+        """Return islands with new bridges, from densities fitted to the present draws.
+
+        The first time, third derivatives at the peaks join what is known of the posterior.
+        """
         rng = generator(self.seed, Phase.FIT, self._stream())
         with one_blas_thread():
+            if self.found is not None and not self.found.curved:
+                before = self.found
+                self.found = self.remembered("curves", partial(with_curves, self.posterior, before))
+                self.n_evaluations += self.found.n_evaluations - before.n_evaluations
             joined = [_resampled(block, rng) for block in blocks]
             self._fit(joined, self.proposals)
         bare = [
@@ -470,7 +479,12 @@ class Bridging:
             return known
         if not self.posterior.has_gradient:
             return Survey()
-        search = partial(self._survey, blocks, log_evidence)
+
+        def search() -> Survey:
+            found = self._survey(blocks, log_evidence)
+            few = cost_of_curves(found) < _SHARE_OF_CURVES * found.n_evaluations
+            return with_curves(self.posterior, found) if few else found
+
         found: Survey = self.remembered("survey", search)
         self.n_evaluations += found.n_evaluations
         return found if known is None else found.joined_by(known)
