@@ -40,8 +40,9 @@ pytestmark = [
 
 # What NumPy leaves to compiled code: loops. Nothing may be added unseen.
 NOT_BATCHED = {("prior", "GARCH11"), ("likelihood", "GARCH11")}
-# Rewriting and compiling their graphs takes more than about three seconds.
-LONG = {("prior", "LKJCorr"), ("prior", "Wishart"), ("prior", "WishartBartlett")}
+# Priors with a transform of each kind. The density of a prior is that of its likelihood, so that
+# those of the others are slow tests, for the time that PyTensor takes to rewrite their graphs.
+PRIORS = ["CAR", "Dirichlet", "HalfNormal", "LKJCholeskyCov", "MvNormal", "Uniform", "VonMises"]
 N_POINTS = 4
 
 
@@ -65,6 +66,10 @@ KINDS = [
     for kind in MAKE
     if getattr(case, kind) is None and (kind, name) != ("likelihood", "WishartBartlett")
 ]
+
+
+def is_fast(kind, name):
+    return kind == "likelihood" or name in PRIORS
 
 
 def density_of(target):
@@ -120,7 +125,7 @@ def check_numpy(model):
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        pytest.param(kind, name, marks=[pytest.mark.slow] if (kind, name) in LONG else [])
+        pytest.param(kind, name, marks=[] if is_fast(kind, name) else [pytest.mark.slow])
         for kind, name in KINDS
     ],
 )
