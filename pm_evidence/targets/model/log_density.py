@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import ZeroSumNormalRV
@@ -44,6 +45,11 @@ class DensityGraphs:
         return next((problem for problem in problems if problem is not None), None)
 
 
+# Where nodes were made is looked up for each of them, which nothing of the package reads.
+_quick = pytensor.config.change_flags(traceback__limit=0)
+
+
+@_quick
 def density_graphs(
     model: pm.Model,
     layout: Layout,
@@ -103,6 +109,7 @@ def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable
     return graphs.parts, graphs.log_density[1]
 
 
+@_quick
 def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
     """Return the gradients of both log densities with respect to every part, or None."""
     try:
