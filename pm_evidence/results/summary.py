@@ -273,10 +273,13 @@ def _rounded(table: pd.DataFrame, round_to: int | str) -> pd.DataFrame:
         return table
     if round_to != "auto":
         return table.round(int(round_to))
-    for row in table.index:
-        for column in table.columns:
-            own = f"mcse_{str(column).removeprefix('mcse_')}"
-            error = table.loc[row, own if own in table.columns else "mcse_mean"]
-            places = 0 if column == "ess_mean" else decimals(float(error))
-            table.loc[row, column] = round(float(table.loc[row, column]), places)
+    unrounded = table.copy()
+    for column in table.columns:
+        own = f"mcse_{str(column).removeprefix('mcse_')}"
+        errors = unrounded[own if own in table.columns else "mcse_mean"]
+        is_count = column == "ess_mean"
+        table[column] = [
+            round(float(value), 0 if is_count else decimals(float(error)))
+            for value, error in zip(unrounded[column], errors, strict=True)
+        ]
     return table
