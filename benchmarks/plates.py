@@ -39,7 +39,7 @@ def two_parameters() -> pm.Model:
     return model
 
 
-def log_z_of_two_parameters(n: int = 40_000) -> tuple[float, float]:
+def log_z_of_two_parameters(n: int = 100_000) -> tuple[float, float]:
     """Return the log evidence and its error, by importance sampling of the item parameters."""
     y, rng = answers(), np.random.default_rng(7)
     node, weight = np.polynomial.hermite_e.hermegauss(61)
