@@ -52,6 +52,8 @@ from pm_evidence.targets.model.cache import find_model
 Floats = NDArray[np.float64]
 
 
+# What users call the estimate from draws that they have.
+_OF_DRAWS = ("bridge", "bridge_sampling", "nuts")
 _SAMPLERS: dict[str, type[Any]] = {
     "smc": SMC,
     "ais": AIS,
@@ -120,6 +122,11 @@ def first_round(chosen: Sampler, draws: int | None) -> tuple[int, int]:
 def chosen_sampler(method: Any, default: str) -> Sampler:
     """Return the sampler that ``method`` stands for."""
     if isinstance(method, str):
+        if method.lower() in _OF_DRAWS:
+            raise ValueError(
+                f"method must be the name of a sampler, got {method!r}; the evidence from draws of "
+                "pm.sample is pe.bridge_sampling(idata, model)."
+            )
         check_choice("method", method, ("auto", *_SAMPLERS))
         method = _SAMPLERS[default if method == "auto" else method]
     if isinstance(method, type) and hasattr(method, "annealer"):
@@ -215,7 +222,7 @@ def checked_executor(executor: Any) -> Executor | None:
 
 def check_target(target_mcse: Any) -> None:
     """Raise ValueError unless an error in nats can be reached: rounding alone makes such errors."""
-    if check_positive("target_mcse", target_mcse) < _LEAST_MCSE:
+    if check_positive("target_mcse", target_mcse, TARGET_MCSE) < _LEAST_MCSE:
         raise ValueError(
             f"target_mcse must be at least {_LEAST_MCSE:g}, about the rounding error of a log "
             f"likelihood, got {described(target_mcse)}; pass for example 0.005."

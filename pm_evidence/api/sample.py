@@ -29,7 +29,7 @@ from pm_evidence.api.arguments import (
     needs_compiled_code,
     not_usual,
 )
-from pm_evidence.core.checks import check_choice, check_flag
+from pm_evidence.core.checks import check_choice, check_flag, with_remedies
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.digest import keeping
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
@@ -70,6 +70,19 @@ from pm_evidence.samplers.sampler import Sampler
 Floats = NDArray[np.float64]
 
 
+_OF_CHAINS = "target_mcse= sets the error, and draws= the number of draws"
+# Arguments of pm.sample and of other packages, and what is meant here.
+_ELSEWHERE = {
+    **dict.fromkeys(("seed", "random_state", "rng"), "pass random_seed="),
+    **dict.fromkeys(("chains", "tune", "target_accept"), _OF_CHAINS),
+    **dict.fromkeys(("n_samples", "samples", "num_samples"), "pass draws="),
+    "progress": "pass progressbar=",
+    "idata": "the evidence from draws of pm.sample is pe.bridge_sampling(idata, model)",
+    "nuts_sampler": "sample with pm.sample, then call pe.bridge_sampling(idata, model)",
+}
+
+
+@with_remedies(_ELSEWHERE)
 @interruptible()
 @exceptions_of_users()
 @usual_floats()

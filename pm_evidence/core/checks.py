@@ -1,6 +1,8 @@
 """Checks of arguments, in one form: parameter, rule, value, remedy."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import wraps
 from reprlib import Repr
 from typing import Any
 
@@ -53,11 +55,13 @@ def check_count(name: str, value: Any, least: int, most: int | None = None) -> i
     return int(value)
 
 
-def check_positive(name: str, value: Any) -> float:
+def check_positive(name: str, value: Any, usual: float = 1.0) -> float:
     """Return a finite number above 0 as a float; raise ValueError for others."""
     number = real_number(value)
     if number is None or not 0.0 < number < np.inf:
-        raise ValueError(f"{name} must be a finite number above 0, got {described(value)}; try 1.")
+        raise ValueError(
+            f"{name} must be a finite number above 0, got {described(value)}; try {usual:g}."
+        )
     return number
 
 
@@ -90,8 +94,27 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         named = ", ".join(map(repr, choices))
         rule = f"be one of {named}" if len(choices) > 1 else f"be {named}"
-        raise ValueError(f"{name} must {rule}, got {described(value)}.")
+        close = get_close_matches(value.lower(), choices, 1) if isinstance(value, str) else []
+        meant = f"; did you mean {close[0]!r}?" if close else "."
+        raise ValueError(f"{name} must {rule}, got {described(value)}{meant}")
     return value
+
+
+def with_remedies[**P, R](
+    remedies: Mapping[str, str],
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator that says what to pass in the place of arguments of other packages."""
+
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def called(*args: P.args, **options: P.kwargs) -> R:
+            for name in remedies.keys() & options.keys():
+                raise TypeError(f"{function.__name__} has no argument {name}; {remedies[name]}.")
+            return function(*args, **options)
+
+        return called
+
+    return decorated
 
 
 def check_text(name: str, value: Any) -> str:

@@ -167,8 +167,10 @@ class LogEvidence:
 
     def __repr__(self) -> str:
         digits = 3 if not np.isfinite(self.mcse) or self.mcse >= 0.0095 else 4
+        is_small = 0.0 < self.mcse < 0.00095
+        mcse = f"{self.mcse:.1g}" if is_small else f"{self.mcse:.{digits}f}"
         return (
-            f"LogEvidence(value={self.value:.{digits}f}, mcse={self.mcse:.{digits}f}, "
+            f"LogEvidence(value={self.value:.{digits}f}, mcse={mcse}, "
             f'estimator="{self.estimator}", status="{self.status}")'
         )
 

@@ -105,7 +105,7 @@ def plot_compare(
     figure.forest(data, table["status"], height, labels, best, figure_kwargs, pc_kwargs)
     _draw_numbers(figure, table, data, quantity)
     title, xlabel = _TITLES[quantity]
-    title = f"{title} with 95 % interval\n(in parentheses: error of the last digits)"
+    title += f" with 95 % interval\n(in parentheses: error of the last digits){_of_narrow(data)}"
     figure.labels("log_evidence", title=title, xlabel=xlabel)
     return figure.collection
 
@@ -121,6 +121,21 @@ def _drawn(table: pd.DataFrame, quantity: str) -> xr.Dataset:
     if probable:
         data["interval"] = data["interval"].clip(0.0, 1.0)
     return data
+
+
+# Width of a point in relation to that of the whole plot.
+_POINT = 0.02
+
+
+def _of_narrow(data: xr.Dataset) -> str:
+    """Return what is to be said of intervals that points hide."""
+    low, high = (data["interval"].isel(ci_bound=side).to_numpy() for side in (0, 1))
+    known = np.isfinite(high - low)
+    whole = np.ptp(np.concatenate([low[known], high[known]])) if known.any() else 0.0
+    hidden = (high - low)[known] < _POINT * whole
+    if not hidden.any():
+        return ""
+    return f"\n({'all' if hidden.all() else 'some'} intervals are narrower than the points)"
 
 
 def _draw_numbers(

@@ -33,6 +33,14 @@ _RECOMMENDED = "recommended"
 _TRUSTED = "estimate"
 _DISTRUSTED = "cannot be trusted"
 _BOUND = "bound"
+# Statuses of estimates that are sound, although they are not what was asked for.
+_SOUND = [
+    Status.OK,
+    Status.MAX_TIME,
+    Status.MAX_DRAWS,
+    Status.INTERRUPTED,
+    Status.WITHIN_ISLANDS,
+]
 _LOOKS: dict[str, dict[str, Any]] = {
     _RECOMMENDED: {
         "name": "_recommended",
@@ -75,8 +83,8 @@ def plot_estimates(
     """Plot every estimate of the log evidence with its 95 % interval.
 
     The recommended estimate is at the top, and its interval is drawn as a band over the whole
-    height. Bounds are at the bottom, with open points and dashed bars. Estimates whose status is
-    not ``"ok"`` are grey, with the status beside the name.
+    height. Bounds are at the bottom, with open points and dashed bars. A status other than ``"ok"``
+    is beside the name, and estimates that cannot be trusted are grey.
 
     Parameters
     ----------
@@ -160,8 +168,8 @@ def _table(dt: xr.DataTree) -> pd.DataFrame:
     table["upper"] = table["upper"].fillna(table["value"] + half)
     table["recommended"] = table.index == group.attrs[schema.RECOMMENDED]
     table["kind"] = _DISTRUSTED
-    table.loc[table["status"] == Status.OK, "kind"] = _TRUSTED
-    table.loc[table["recommended"] & (table["status"] == Status.OK), "kind"] = _RECOMMENDED
+    table.loc[table["status"].isin(_SOUND), "kind"] = _TRUSTED
+    table.loc[table["recommended"] & table["status"].isin(_SOUND), "kind"] = _RECOMMENDED
     table.loc[table["status"] == Status.BOUND, "kind"] = _BOUND
     place = 2 * (table["kind"] == _BOUND) - table["recommended"].astype(int)
     return table.iloc[np.argsort(place.to_numpy(), kind="stable")]
@@ -267,6 +275,6 @@ def _short(value: float, digits: int) -> str:
 
 def _label(name: str, row: "pd.Series[Any]") -> str:
     notes = ["recommended"] if row["recommended"] else []
-    if row["kind"] == _DISTRUSTED:
+    if row["status"] not in (Status.OK, Status.BOUND):
         notes.append(str(row["status"]))
     return f"{name} ({', '.join(notes)})" if notes else name

@@ -266,24 +266,37 @@ def _reach(table: pd.DataFrame, entries: Mapping[str, Entry]) -> Floats:
     return np.array([half_width(combined(spreads[0], spread)) for spread in spreads])
 
 
+# Nats by which two evidences may differ, with the 95 % interval, to be called equal: a Bayes factor
+# of 1.1.
+_EQUAL = 0.1
+
+
 def _warn_of_ties(table: pd.DataFrame, reach: Floats) -> pd.DataFrame:
     """Add a warning to the best model and to those that the runs cannot distinguish from it."""
     log_bf = table["log_bf"].to_numpy()[1:]
     best = table.index[0]
-    unsure = np.flatnonzero(np.isfinite(log_bf) & np.isnan(reach[1:])) + 1
-    tied = np.flatnonzero(-log_bf < reach[1:]) + 1
+    unsure = np.isfinite(log_bf) & np.isnan(reach[1:])
+    tied = -log_bf < reach[1:]
+    equal = tied & (reach[1:] - log_bf < _EQUAL)
+    unresolved = "Ranking against {} not resolved by this run: the difference"
     texts = list(table["warning"])
-    for rows, reason, remedy in (
-        (tied, "has a 95 % interval that includes zero", "use more draws or islands."),
-        (unsure, "has no known error", "look at the status of both runs, and use more draws."),
+    for which, text in (
+        (equal, f"The data support {{}} as well: the evidences differ by less than {_EQUAL} nats."),
+        (
+            tied & ~equal,
+            f"{unresolved} has a 95 % interval that includes zero; use more draws or islands.",
+        ),
+        (
+            unsure,
+            f"{unresolved} has no known error; look at the status of both runs, and use more "
+            "draws.",
+        ),
     ):
-        if not rows.size:
-            continue
+        rows = np.flatnonzero(which) + 1
         others = ", ".join(repr(table.index[row]) for row in rows)
-        for row in (0, *rows):
+        for row in (0, *rows) if rows.size else ():
             rival = others if row == 0 else repr(best)
-            text = f"Ranking against {rival} not resolved by this run: the difference {reason}; "
-            texts[row] = f"{texts[row]} {text}{remedy}".strip()
+            texts[row] = f"{texts[row]} {text.format(rival)}".strip()
     return table.assign(warning=texts)
 
 

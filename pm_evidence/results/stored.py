@@ -43,12 +43,12 @@ _TEXTS = ("status", "message")
 def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
     """Return a group of this package, after checking that it has all that readers need."""
     if not isinstance(dt, xr.DataTree):
-        raise TypeError(not_a_tree(parameter, dt))
+        raise TypeError(not_a_tree(parameter, dt, "sample_evidence or bridge_sampling"))
     if name not in dt.children:
         raise ValueError(
             f"{parameter} must have the group {name!r}, got the groups "
-            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or add the "
-            "group with attach_evidence."
+            f"{', '.join(dt.children) or '(none)'}; make it with sample_evidence, or from "
+            "posterior draws with bridge_sampling, or add the group with attach_evidence."
         )
     group = dt[name].to_dataset()
     needed = dict(_NEEDED[name])
@@ -134,12 +134,11 @@ def _estimators(group: xr.Dataset) -> list[str]:
     return [str(name) for name in group[schema.ESTIMATOR].values]
 
 
-def not_a_tree(parameter: str, value: Any) -> str:
+def not_a_tree(parameter: str, value: Any, made_by: str = "sample_evidence or pm.sample") -> str:
     """Return the message for a value that is not a DataTree."""
     return (
         f"{parameter} must be an xarray.DataTree, got {type(value).__name__}; "
-        "pass what sample_evidence or pm.sample returned, or open its file with "
-        "xarray.open_datatree."
+        f"pass what {made_by} returned, or open its file with xarray.open_datatree."
     )
 
 

@@ -36,10 +36,22 @@ def test_methods_by_name_class_and_object():
         assert isinstance(chosen_sampler(method, default), kind), (method, default)
 
 
+def test_arguments_of_other_packages_are_answered():
+    for name, said in {
+        "seed": r"sample_evidence has no argument seed; pass random_seed=\.",
+        "chains": r"no argument chains; target_mcse= sets the error",
+        "nuts_sampler": r"no argument nuts_sampler; .* pe.bridge_sampling\(idata, model\)",
+    }.items():
+        with pytest.raises(TypeError, match=said):
+            pe.sample_evidence(None, **{name: 1})
+
+
 def test_other_methods_are_refused():
     names = r"method must be one of 'auto', 'smc', 'ais', 'aisel'"
     cases = [
-        ("nuts", ValueError, names),
+        ("metropolis", ValueError, names),
+        ("SMC", ValueError, names + r".*got 'SMC'; did you mean 'smc'\?"),
+        ("nuts", ValueError, r"method must .* got 'nuts'; .* pe.bridge_sampling\(idata, model\)"),
         (3, TypeError, r"method must be a name .* or a sampler such as"),
         ("aisel", ValueError, r"method='aisel' needs a likelihood that is estimated"),
     ]

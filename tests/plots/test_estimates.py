@@ -71,6 +71,14 @@ def test_looks_tell_what_to_trust():
     assert (band["xmin"], band["xmax"]) == (-31.5, -31.1)
 
 
+def test_an_estimate_with_another_purpose_is_not_distrusted():
+    """The value of one long run is sound; its error omits what differs between islands."""
+    alone = LogEvidence(-31.3, 0.1, "single_run", "within_islands", lower=-31.5, upper=-31.1)
+    target = only_plot(plot_estimates(run_of(BAR, alone), backend="none"))
+    bars = rows(target, "line")
+    assert bars["single_run (within_islands)"]["color"] == bars["bar (recommended)"]["color"]
+
+
 def test_a_recommended_estimate_that_is_not_sound_says_so():
     bar = LogEvidence(-31.3, 0.1, "bar", "no_overlap", lower=-31.5, upper=-31.1)
     target = only_plot(plot_estimates(run_of(bar, JARZYNSKI), backend="none"))

@@ -69,6 +69,22 @@ def test_compare_labels_carry_names_units_and_differences():
     ]
 
 
+def test_compare_says_that_points_hide_intervals():
+    """Two points alone would look like estimates without errors."""
+    said = []
+    for last in (0.04, 0.5):
+        models = MODELS | {"pooled": LogEvidence(-1205.0, last, "bar")}
+        models["hierarchical"] = LogEvidence(-1201.0, 0.01, "bar")
+        models["separate"] = LogEvidence(-1190.0, 0.01, "bar")
+        said.append(
+            drawn(compare_target(plot_compare(models, backend="none")), "title")[0]["string"]
+        )
+    assert said[0].endswith("(all intervals are narrower than the points)")
+    assert said[1].endswith("(some intervals are narrower than the points)")
+    (usual,) = drawn(compare_target(plot_compare(MODELS, backend="none")), "title")
+    assert "narrower" not in usual["string"]
+
+
 def test_compare_takes_the_degrees_of_freedom_from_models_and_table():
     """Four islands know their error badly; a normal interval would be 40 % too short."""
     models = {"a": LogEvidence(-1.0, 0.1, "smc", dof=3.0), "b": LogEvidence(-9.0, 0.1, "smc")}

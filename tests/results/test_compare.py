@@ -172,6 +172,18 @@ def test_close_models_are_reported_as_not_resolved():
     assert far == ""
 
 
+def test_models_that_are_equally_supported():
+    """More draws would not tell them apart; the third model is close, and not as well known."""
+    table = compare(
+        {"a": make_tree(-1.0, 0.01), "b": make_tree(-1.005, 0.01), "c": make_tree(-1.1, 0.1)}
+    )
+    first, second, third = table["warning"]
+    equal = "The data support {} as well: the evidences differ by less than 0.1 nats."
+    assert first.startswith(equal.format("'b'") + " Ranking against 'c' not resolved")
+    assert second == equal.format("'a'")
+    assert third.startswith("Ranking against 'a' not resolved")
+
+
 def test_a_difference_without_an_error_is_not_resolved():
     table = compare({"a": make_tree(-1.0), "b": make_tree(-9.0, np.nan)})
     assert (
