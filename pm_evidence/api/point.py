@@ -13,7 +13,7 @@ from pm_evidence.api.sample import sample_evidence
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, seed_of_run
-from pm_evidence.core.records import LogEvidence, Status, with_pointer
+from pm_evidence.core.records import SOUND, LogEvidence, Status, with_pointer
 from pm_evidence.estimators.errors import Spread, combined, interval, is_heavy, pareto_k, spread
 from pm_evidence.estimators.point_density import LEAST_BEYOND, point_density
 from pm_evidence.results import schema
@@ -34,8 +34,6 @@ Floats = NDArray[np.float64]
 _DRAWS, _MOST_DRAWS = 4000, 256_000
 _SIDES = "for the point", "against the point"
 _FEWEST_EFFECTIVE = 100.0
-# Statuses with which an estimate is sound, and only less precise than was asked for.
-_SOUND = (Status.OK, Status.MAX_DRAWS, Status.MAX_TIME)
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def doubt_of(dt: Any, model: Any) -> tuple[str, str]:
     """Return the status of posterior draws, and what is to be said of it."""
     if schema.LOG_EVIDENCE in dt.children:
         own = estimate_of(dt, "dt1")
-        sound = own.status in _SOUND
+        sound = own.status in SOUND
         return (Status.OK, "") if sound else (own.status, f"Of the run: {own.message}")
     drawn = posterior_of(dt, data_of(model), "dt1")
     draws = {name: drawn[name] for name in shapes_of(model) if name in drawn}
@@ -192,7 +190,7 @@ def _from_runs(
     held = estimate_of(sample_evidence(null.null, random_seed=seeds[1], **runs), "the null model")
     value = held.value - log_prior - own.value
     total = combined(Spread(held.mcse, held.dof), Spread(own.mcse, own.dof), of_prior)
-    bad = next((each for each in (held, own) if each.status not in _SOUND), None)
+    bad = next((each for each in (held, own) if each.status not in SOUND), None)
     status, message = (bad.status, bad.message) if bad else (Status.OK, "")
     return LogEvidence(
         value, total.mcse, "two_evidences", status, *interval(value, total), message, total.dof

@@ -108,8 +108,10 @@ def with_remedies[**P, R](
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def called(*args: P.args, **options: P.kwargs) -> R:
-            for name in remedies.keys() & options.keys():
-                raise TypeError(f"{function.__name__} has no argument {name}; {remedies[name]}.")
+            for name in options:
+                if name in remedies:
+                    said = f"{function.__name__} has no argument {name}; {remedies[name]}."
+                    raise TypeError(said)
             return function(*args, **options)
 
         return called

@@ -58,6 +58,10 @@ class Status(StrEnum):
     __repr__ = str.__repr__
 
 
+# An estimate with one of these is sound, although it may be less precise than was asked for.
+SOUND = (Status.OK, Status.MAX_TIME, Status.MAX_DRAWS)
+
+
 def with_pointer(status: str, message: str) -> str:
     """Return the message of an estimate, followed by where its status is explained."""
     if status == Status.OK:

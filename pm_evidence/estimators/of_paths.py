@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_kind
 from pm_evidence.core.numerics import log_mean_exp
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status
+from pm_evidence.core.records import SOUND, BlockRecord, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.bar import bar, bridge, histogram
 from pm_evidence.estimators.cumulant import (
     cumulant,
@@ -231,8 +231,6 @@ def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
     )
 
 
-# What ended a run does not make its posterior draws worse.
-_SOUND = (Status.OK, Status.MAX_TIME, Status.MAX_DRAWS)
 _ADVICE_PAIR = "Use pe.compare_models, which estimates both evidences in full."
 
 
@@ -290,7 +288,7 @@ def _of_evidences(both: LogEvidence, separate: LogEvidence, record: RunRecord) -
     """Yield the verdicts of the two separate evidences on Bennett's estimate."""
     assert record.facts.evidences is not None
     for evidence, which in zip(record.facts.evidences, ("first", "second"), strict=True):
-        if evidence.status not in _SOUND:
+        if evidence.status not in SOUND:  # what ended a run does not make its draws worse
             yield (
                 GOOD,
                 Status(evidence.status),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described, real_number
 from pm_evidence.core.exceptions import usual_floats
-from pm_evidence.core.records import Status
+from pm_evidence.core.records import SOUND, Status
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.stored import evidence_of
@@ -33,14 +33,8 @@ _RECOMMENDED = "recommended"
 _TRUSTED = "estimate"
 _DISTRUSTED = "cannot be trusted"
 _BOUND = "bound"
-# Statuses of estimates that are sound, although they are not what was asked for.
-_SOUND = [
-    Status.OK,
-    Status.MAX_TIME,
-    Status.MAX_DRAWS,
-    Status.INTERRUPTED,
-    Status.WITHIN_ISLANDS,
-]
+# Statuses of estimates that can be trusted, although they may not be what was asked for.
+_OF_TRUSTED = (*SOUND, Status.INTERRUPTED, Status.WITHIN_ISLANDS)
 _LOOKS: dict[str, dict[str, Any]] = {
     _RECOMMENDED: {
         "name": "_recommended",
@@ -168,8 +162,8 @@ def _table(dt: xr.DataTree) -> pd.DataFrame:
     table["upper"] = table["upper"].fillna(table["value"] + half)
     table["recommended"] = table.index == group.attrs[schema.RECOMMENDED]
     table["kind"] = _DISTRUSTED
-    table.loc[table["status"].isin(_SOUND), "kind"] = _TRUSTED
-    table.loc[table["recommended"] & table["status"].isin(_SOUND), "kind"] = _RECOMMENDED
+    table.loc[table["status"].isin(_OF_TRUSTED), "kind"] = _TRUSTED
+    table.loc[table["recommended"] & table["status"].isin(_OF_TRUSTED), "kind"] = _RECOMMENDED
     table.loc[table["status"] == Status.BOUND, "kind"] = _BOUND
     place = 2 * (table["kind"] == _BOUND) - table["recommended"].astype(int)
     return table.iloc[np.argsort(place.to_numpy(), kind="stable")]

@@ -2,10 +2,11 @@
 
 Laplace's method ends at second derivatives. The next term of the log density in the coordinates
 ``u`` of the curvature, ``sum_ijk T_ijk u_i u_j u_k / 6``, is matched by drawing ``z`` from a
-symmetric density and moving it by a map of second order: ``u_i`` depends on ``z_1, ..., z_i``
-alone, so that the map is inverted one coordinate after the other, and the log determinant is a sum
-(a Knothe-Rosenblatt map, as in El Moselhy and Marzouk 2012). A term whose largest index is ``i``
-is assigned to ``u_i``, and the mean moves by what this changes the determinant.
+symmetric density and moving it by a map of second order. ``u_i`` depends on ``z_1, ..., z_i``
+alone (a Knothe-Rosenblatt map, as in El Moselhy and Marzouk 2012), so that the map is inverted one
+coordinate after the other, and its log determinant is a sum. Each term of the expansion is matched
+by the coordinate of its largest index. A shift then cancels the terms of first order that the log
+determinant has gained.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pm_evidence.references.mixture import StudentFit, student_dof
 
 Floats = NDArray[np.float64]
 
-# Skewness of a coordinate below which there is none, which keeps the digits of its inverse.
+# A smaller skewness of a coordinate counts as none, because its inverse would lose digits.
 _LEAST_SKEW = 1e-4
 
 
@@ -30,7 +31,7 @@ class CurvedFit:
     shape: Shape  # location and scale before it is moved, with a lower Cholesky factor
     dof: float  # degrees of freedom
     shift: Floats  # shape (d,): what is added to each coordinate
-    skew: Floats  # shape (d,): the wider side of each coordinate, from -1 to 1
+    skew: Floats  # shape (d,): s in z + s z**2 / 2 + s**2 z**3 / 6, which rises for all z
     spread: Floats  # shape (d, d): change of the log scale of one coordinate with those before it
     bend: Floats  # shape (d, d, d): change of its location with products of those before it
 

@@ -118,17 +118,18 @@ def _curvature(posterior: Posterior, x: Floats, directions: Floats) -> Floats:
     return found
 
 
-# Step of the differences that give third derivatives, in standard deviations: the results hardly
-# change between 0.1 and 1.
+# Step of the differences that give third derivatives, in standard deviations. Where the expansion
+# is good, the share of useful draws is the same between 0.1 and 1.
 _STEP_OF_THIRD = 0.5
 
 
 def third_derivatives(posterior: Posterior, shape: Shape) -> Floats:
     """Return the third derivatives of the log density, shape ``(d, d, d)``, at a peak.
 
-    They are those in the coordinates of a shape, found from gradients at ``d**2 / 2 + d`` points:
-    a sum of second differences in two directions gives all derivatives that contain both. Of three
-    indices two are always both even or both odd, so that no other pairs of directions are needed.
+    They are taken in the coordinates in which the shape has scale 1. The second difference of the
+    gradient along the sum of two axes, less those along each, gives all derivatives that contain
+    both axes. Of three indices, two are always both even or both odd, so that only such pairs are
+    needed: ``d**2 / 2 + d`` gradients.
     """
     d = shape.mean.size
     first, second = np.nonzero(np.triu((np.arange(d)[:, None] - np.arange(d)) % 2 == 0))
@@ -246,9 +247,9 @@ class Survey:
 
 
 # Largest number of coordinates in which third derivatives are used; most peaks that get them, and
-# the share of the heaviest one's mass that they have at least. Beyond the last number, the variance
-# of the log weights (square nats) that they explain, the density is not close to what they predict:
-# shares of useful draws rose from 0.4 to 0.9 at 0.3 to 0.9, from 0.1 to 0.2 at 2, and fell at 5.
+# the share of the heaviest one's mass that they have at least; and the largest variance of the log
+# weights, in square nats, that they explain. At variances of 0.06 to 0.9 the share of useful draws
+# rose to 0.9; at 2.3 it fell from 0.11 to 0.03, and at 4.9 it rose from 0.01 to 0.14.
 _MOST_CURVED, _MOST_CURVED_PEAKS, _HEAVY_PEAK, _MOST_VARIANCE = 100, 4, 0.1, 3.0
 
 

@@ -1,5 +1,7 @@
 """A Student-t density that third derivatives have bent: exact densities and skewed posteriors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import integrate, special
@@ -105,16 +107,29 @@ def test_without_third_derivatives_it_is_the_symmetric_density():
     np.testing.assert_allclose(fit.log_density(x), StudentFit(shape, fit.dof).log_density(x))
 
 
+@pytest.mark.parametrize("d", [1, 3, 6])
+def test_the_density_has_the_third_derivatives(d):
+    """The odd part of a bent normal's log density is the cubic term, to first order in this."""
+    third, rng = drawn_third(d, 0.02, 11), np.random.default_rng(12)
+    fit = replace(CurvedFit.of(Shape(np.zeros(d), np.eye(d)), third), dof=np.inf)
+    u = rng.standard_normal((20, d))
+    odd = (fit.log_density(u) - fit.log_density(-u)) / 2.0
+    cubic = np.einsum("ijk,ni,nj,nk->n", third, u, u, u) / 6.0
+    np.testing.assert_allclose(odd, cubic, rtol=0.02, atol=0.01 * np.abs(cubic).max())
+
+
 @pytest.mark.parametrize("d", [1, 2, 5, 8])
-def test_third_derivatives(d):
-    """Those of log-gamma variables, in whatever coordinates, are known."""
+@pytest.mark.parametrize("apart", [0.0, 0.3])
+def test_third_derivatives(d, apart):
+    """Those of log-gamma variables, in whatever coordinates, are known at and beside the peak."""
     posterior, factor = log_gamma(d), factor_of(d)
-    found = third_derivatives(posterior, Shape(posterior.peak, factor))
+    x = posterior.peak + apart
+    found = third_derivatives(posterior, Shape(x, factor))
     to_y = posterior.mix @ factor
-    exact = -np.einsum("a,ai,aj,ak->ijk", posterior.shapes, to_y, to_y, to_y)
+    exact = -np.einsum("a,ai,aj,ak->ijk", np.exp(posterior.mix @ x), to_y, to_y, to_y)
     assert posterior.calls == 1 + d + (d * d + 1) // 2
     np.testing.assert_allclose(found, found.transpose(1, 0, 2), atol=1e-10)
-    small = third_derivatives(posterior, Shape(posterior.peak, 1e-2 * factor)) * 1e6
+    small = third_derivatives(posterior, Shape(x, 1e-2 * factor)) * 1e6
     np.testing.assert_allclose(small, exact, rtol=1e-2, atol=1e-2 * np.abs(exact).max())
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from math import exp, inf, nan
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ from pm_evidence.core.codegen.vectors import fast_exp, fast_log
 from pm_evidence.core.interrupts import uninterrupted
 from pm_evidence.core.numerics import total
 from pm_evidence.core.version import VERSION, temporary_folder
+from pm_evidence.targets.compile.rewrite import with_flags
 from pm_evidence.targets.model.upstream import trigamma
 
 
@@ -413,8 +413,6 @@ _OURS = f"in order, for {__name__}, {', '.join(_MODULES)} of {VERSION}"
 # PyTensor merges elementwise operations at 49.
 _INLINE, _FOLD = 48.8, 48.9
 
-_flag = RLock()
-
 
 @dataclass(frozen=True, eq=False)
 class Jitted:
@@ -466,8 +464,7 @@ def _operations_in_order() -> Iterator[None]:
     With PyTensor's default, a process that compiles a function and one that finds it on disk differ
     in the last digit. Most of the speed of that default is regained by ``sums``.
     """
-    # all threads share the flag: with a lock, the original value is restored at the end
-    with _flag, pytensor.config.change_flags(numba__fastmath=False):
+    with with_flags(numba__fastmath=False):
         yield
 
 

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
@@ -20,7 +19,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce
 
 from pm_evidence.targets.compile.numpy_ops import numpy_form
-from pm_evidence.targets.compile.rewrite import rewrite, without_check
+from pm_evidence.targets.compile.rewrite import rewrite, without_check, without_traces
 
 # Operations that are done one step after the other.
 _IN_STEPS = (Scan, IfElse)
@@ -97,7 +96,7 @@ class _Program:
         return self.shorter[n_results]
 
 
-@pytensor.config.change_flags(traceback__limit=0)
+@without_traces()
 def batched(
     parts: Sequence[Variable], outputs: Sequence[Variable]
 ) -> tuple[list[Variable], list[Variable]]:
@@ -116,7 +115,7 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _
     # where nodes were made is copied from node to node, and grows without end in long graphs
     for variable in fgraph.variables:
         variable.tag.trace = []
-    with pytensor.config.change_flags(traceback__limit=0):
+    with without_traces():
         _mode().optimizer.rewrite(fgraph)
     for node in fgraph.apply_nodes:
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op

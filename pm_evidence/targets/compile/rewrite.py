@@ -1,10 +1,13 @@
 """Rewriting of PyTensor graphs: node by node, for many particles, in double precision."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.exceptions import NotConstantValueError
@@ -20,6 +23,21 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.targets.layout import Layout
+
+_flags = RLock()
+
+
+@contextmanager
+def with_flags(**flags: Any) -> Iterator[None]:
+    """Change settings of PyTensor for a while; use as a context, or as a decorator."""
+    # all threads share the settings: with a lock, the user's own are restored at the end
+    with _flags, pytensor.config.change_flags(**flags):
+        yield
+
+
+def without_traces() -> Any:
+    """Do not look up where each node of a graph was made, which nothing of the package reads."""
+    return with_flags(traceback__limit=0)
 
 
 def rewrite(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.multivariate import ZeroSumNormalRV
@@ -18,6 +17,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.rewrite import without_traces
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.coordinates import PartlyCentred
@@ -45,11 +45,7 @@ class DensityGraphs:
         return next((problem for problem in problems if problem is not None), None)
 
 
-# Where nodes were made is looked up for each of them, which nothing of the package reads.
-_quick = pytensor.config.change_flags(traceback__limit=0)
-
-
-@_quick
+@without_traces()
 def density_graphs(
     model: pm.Model,
     layout: Layout,
@@ -109,7 +105,7 @@ def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable
     return graphs.parts, graphs.log_density[1]
 
 
-@_quick
+@without_traces()
 def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
     """Return the gradients of both log densities with respect to every part, or None."""
     try:

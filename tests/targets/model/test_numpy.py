@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 
@@ -400,6 +401,24 @@ def test_practitioners_models_by_all_backends(name, request):
             density_of(target)
         return
     check_backends(model, rtol=1e-7)
+
+
+def test_threads_leave_the_settings_of_pytensor_as_they_are():
+    """Users would lose where an operation was made, in PyTensor's messages, until they restart."""
+    name = "traceback__limit"
+
+    def built(n):
+        with pm.Model() as model:
+            x = pm.Normal("x", shape=n)
+            for i in range(3):
+                pm.Normal(f"y{i}", x.sum(), 1, observed=[0.1 * n])
+        return PyMCTarget(model, backend="numpy")
+
+    before = getattr(pytensor.config, name)
+    with ThreadPoolExecutor(6) as threads:
+        for density in threads.map(lambda target: target.differentiable, map(built, range(2, 8))):
+            assert isinstance(density, NumpyDensity)
+    assert getattr(pytensor.config, name) == before > 0
 
 
 def test_threads_do_not_exchange_rows():
