@@ -79,7 +79,7 @@ def posterior_of(
             f"{parameter} must have the group 'posterior', got the groups {groups}; pass what "
             "pm.sample returned."
         )
-    if schema.OBSERVED_DATA not in dt.children:
+    if schema.OBSERVED_DATA not in dt.children and fingerprint(observed):
         raise ValueError(
             f"{parameter} must have the group 'observed_data', which shows whether it belongs to "
             f"the data of this model, got the groups {', '.join(dt.children)}; pass the whole "

@@ -398,7 +398,8 @@ def test_support_that_few_draws_reach():
 # --- arguments ---
 
 BAD_ARGUMENTS = [
-    ("method", "nuts", ValueError, r"method must be one of 'auto', .*'aisel', .*got 'nuts'"),
+    ("method", "gibbs", ValueError, r"method must be one of 'auto', .*'aisel', .*got 'gibbs'"),
+    ("method", "nuts", ValueError, r"got 'nuts'; .* is pe\.bridge_sampling\(idata, model\)"),
     (
         "method",
         None,
