@@ -174,7 +174,9 @@ def _checked_models(parameter: str, models: Any) -> dict[str, Any]:
         )
     for name, model in models.items():
         if not isinstance(name, str):
-            raise TypeError(f"{parameter} must have names as keys, got {described(name)}.")
+            raise TypeError(
+                f"{parameter} must have names as keys, got {described(name)}; put them in quotes."
+            )
         if not is_model(model):
             raise TypeError(
                 f"{parameter}[{name!r}] must be a pymc.Model, got {described(model)}; pass a model."

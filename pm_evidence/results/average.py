@@ -348,7 +348,9 @@ def _checked(models: Any) -> Mapping[str, xr.DataTree]:
         raise ValueError("models must name at least one model, got none; pass a mapping.")
     for name, dt in models.items():
         if not isinstance(name, str):
-            raise TypeError(f"models must have names as keys, got {described(name)}.")
+            raise TypeError(
+                f"models must have names as keys, got {described(name)}; put them in quotes."
+            )
         check_kind(f"models[{name!r}]", dt, xr.DataTree, "pass what sample_evidence returned")
         if schema.POSTERIOR not in dt.children:
             raise ValueError(
