@@ -58,9 +58,10 @@ test: $(STAMP)
 	$(SAME_NUMBERS) $(PYTEST) $(PARALLEL) $(TESTS)
 
 # Slow tests are statistical. A part takes at most 30 minutes on two cores.
-PARTS := coverage routes priors bridge tempering runs models samplers families rest
+PARTS := coverage routes plates priors bridge tempering runs models samplers families rest
 PART_coverage := tests/test_coverage.py
 PART_routes := tests/test_coverage_routes.py
+PART_plates := tests/test_coverage_plates.py
 PART_priors := tests/test_coverage_priors.py
 PART_bridge := tests/test_coverage_bridge.py tests/test_coverage_pairs.py
 PART_tempering := tests/test_coverage_tempering.py

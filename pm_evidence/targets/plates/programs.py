@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from pymc.distributions.distribution import support_point
 from pymc.logprob.transforms import LogTransform
 from pytensor.graph.basic import Variable
-from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import CauchyRV, LaplaceRV, LogNormalRV, NormalRV, StudentTRV
+from pytensor.tensor.random.op import RandomVariable
 
 from pm_evidence.targets.compile.numba_graph import shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_function
@@ -31,6 +32,9 @@ _LARGEST = 2**17
 # Elements have nodes in common if their operations then give less than this share of the numbers.
 # A product of matrices adds so many numbers in the time in which an operation gives one.
 _LESS_WORK, _PER_PRODUCT = 0.25, 8
+
+# Distributions of which the parameters are draws from others are looked into so often.
+_MOST_NESTED = 8
 
 # Distributions whose last two parameters are location and scale of the unconstrained value, and
 # whether their tails are heavy.
@@ -133,6 +137,18 @@ class _Evaluated:
         self.n_numbers, self.largest = sum(sizes), max(sizes, default=1)
 
 
+def _without_draws(graph: Variable) -> Variable:
+    """Return a graph in which draws, as of components of a mixture, are their support points."""
+    for _ in range(_MOST_NESTED):
+        nodes = {v.owner for v in ancestors([graph]) if v.owner is not None}
+        drawn = [n.default_output() for n in nodes if isinstance(n.op, RandomVariable)]
+        if not drawn:
+            break
+        points = {v: support_point(v).astype(v.dtype) for v in drawn}
+        graph = clone_replace(graph, points, rebuild_strict=False)
+    return graph
+
+
 class PlateProgram:
     """The log density of each element of a plate, of values of its coordinates and of globals."""
 
@@ -209,6 +225,7 @@ class PlateProgram:
                     middle = transform.forward(middle, *rv.owner.inputs)
                 graphs += [middle.astype("float64"), pt.constant(1.0)]
         graphs = structure.terms.of_model(model, [pt.as_tensor(g) for g in graphs])
+        graphs = [_without_draws(graph) for graph in graphs]
         batched = self._each.batched(structure.terms.parts, graphs)
         self._where, self._where_arrays = self._each.program([], batched)
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+from pymc.logprob.transforms import CircularTransform
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -76,6 +77,9 @@ def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Struc
     for k, variable in enumerate(layout.variables):
         if variable.size < FEWEST:
             reasons[variable.name] = f"it has {_counted(variable.size, 'element')}"
+            continue
+        if isinstance(model.rvs_to_transforms[model.free_RVs[k]], CircularTransform):
+            reasons[variable.name] = "its values lie on a circle, not on a line"
             continue
         plates, why = reading.plates([k])
         if why:

@@ -89,3 +89,13 @@ def test_discrete_elements() -> None:
     table = pe.structure(model)
     assert table.integrated_by.to_dict() == {"mean": "", "label": "sum", "n": "counts"}
     assert table.elements["label"] == 12
+
+
+def test_angles_are_global() -> None:
+    """An integral over the line would count each angle once for every turn."""
+    with pm.Model() as model:
+        spread = pm.HalfNormal("spread", 1)
+        angle = pm.VonMises("angle", 0, 2, shape=4)
+        pm.Normal("y", pt.sin(angle)[GROUP], spread, observed=Y)
+    assert local_of(model) == set()
+    assert "circle" in pe.structure(model).loc["angle", "reason"]

@@ -68,6 +68,36 @@ def test_normal_elements_have_a_closed_form() -> None:
     np.testing.assert_allclose(found, norm.logpdf(Y, x[:, :1], spread).sum(axis=1), rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("prior", "ends"),
+    [
+        (lambda s: pm.Truncated.dist(pm.Normal.dist(0, s), lower=0.2, shape=6), (0.2, 12)),
+        (lambda s: pm.NormalMixture.dist([0.5, 0.5], [-2, 2], [s, 0.5], shape=6), (-12, 12)),
+        (
+            lambda s: pm.Mixture.dist(
+                [0.4, 0.6], [pm.Normal.dist(0, s), pm.Laplace.dist(2, 1)], shape=6
+            ),
+            (-12, 12),
+        ),
+        (lambda s: pm.Beta.dist(2, 1 + s, shape=6), (0, 1)),
+        (lambda s: pm.Uniform.dist(-s, s, shape=6), (-0.8, 0.8)),
+    ],
+)
+def test_priors_of_elements(prior, ends) -> None:
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        effect = model.register_rv(prior(scale), "effect")
+        pm.Normal("y", effect, 0.5, observed=Y)
+    found = PlateTarget(model).density.values(np.log([[0.8]]))[0, 1]
+    edges = np.linspace(*ends, 401)
+    node, weight = np.polynomial.legendre.leggauss(8)
+    half = np.diff(edges)[:, None] / 2
+    grid, weights = (edges[:-1, None] + half * (1 + node)).ravel(), (half * weight).ravel()
+    log_prior = pm.logp(prior(0.8), np.tile(grid[:, None], 6)).eval()
+    exact = logsumexp(log_prior + norm.logpdf(Y, grid[:, None], 0.5), axis=0, b=weights[:, None])
+    assert found == pytest.approx(exact.sum(), abs=1e-4)
+
+
 def test_sums_over_labels_and_counts() -> None:
     seen = np.array([[3, 2, 4], [5, 6, 3]])
     with pm.Model() as model:
