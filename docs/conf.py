@@ -16,7 +16,9 @@ NOTEBOOKS = HERE / "notebooks"  # copies of examples/*.ipynb, since Sphinx reads
 project = "pm_evidence"
 author = "The pm_evidence developers"
 copyright = f"2026, {author}"
-version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"][
+    "version"
+]
 
 extensions = [
     "myst_nb",
