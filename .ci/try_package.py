@@ -10,9 +10,11 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import tomllib
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +47,22 @@ assert all(hasattr(pe, name) for name in pe.__all__)
 """
 
 
+# Beside the package itself.
+IN_SDIST = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+
+
+def check_contents(file):
+    """Check that a file holds the package, its metadata and licence, and nothing else."""
+    if file.suffix == ".whl":
+        names = [Path(name).parts for name in zipfile.ZipFile(file).namelist()]
+        assert {top.split("-")[0] for top, *_ in names} == {"pm_evidence"}, file.name
+        assert any(parts[-2:] == ("licenses", "LICENSE") for parts in names), file.name
+    else:
+        with tarfile.open(file) as sdist:
+            tops = {Path(name).parts[1] for name in sdist.getnames()}
+        assert tops - {".gitignore"} == IN_SDIST | {"pm_evidence"}, tops
+
+
 def environment(folder):
     """Make an environment that sees the packages of this one, and return its interpreter."""
     venv.create(folder, with_pip=False)
@@ -74,6 +92,7 @@ def main():
     for pattern, code in (("*.whl", MODEL), ("*.tar.gz", NAMES)):
         (file,) = built.glob(pattern)
         assert project["version"] in file.name, file.name
+        check_contents(file)
         try_package(file, project["version"], code)
         print(f"{file.name} can be installed and used.")
 

@@ -16,7 +16,9 @@ NOTEBOOKS = HERE / "notebooks"  # copies of examples/*.ipynb, since Sphinx reads
 project = "pm_evidence"
 author = "The pm_evidence developers"
 copyright = f"2026, {author}"
-release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+version = release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"][
+    "version"
+]
 
 extensions = [
     "myst_nb",
@@ -26,7 +28,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+exclude_patterns = ["_build", "**.ipynb_checkpoints", "announcement.md", "paper.md"]
 templates_path = ["_templates"]
 default_role = "py:obj"  # single backticks in docstrings are names
 
@@ -50,6 +52,11 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
+    # Each version is a folder, and the list of them lies beside these: no host is named here.
+    "switcher": {"json_url": "../versions.json", "version_match": release},
+    "check_switcher": False,
+    "show_version_warning_banner": True,
+    "navbar_end": ["version-switcher", "theme-switcher", "navbar-icon-links"],
 }
 
 

@@ -7,6 +7,7 @@ that the environment variable PM_EVIDENCE_DATA names.
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import nbformat
@@ -17,6 +18,7 @@ FOLDER = Path(__file__).parent
 
 def run(path):
     """Run a notebook in the folder of the examples, and write it again."""
+    os.environ.pop("MPLBACKEND", None)  # another backend than that of notebooks stores no pictures
     notebook = nbformat.read(path, as_version=4)
     where = {"metadata": {"path": str(FOLDER)}}
     NotebookClient(notebook, timeout=3600, kernel_name="python3", resources=where).execute()

@@ -42,7 +42,7 @@ SLOW = {
 MADE = {"_build", "generated", "notebooks"}  # by the build of the site
 PAGES = sorted(
     str(page.relative_to(ROOT))
-    for page in [*ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", ROOT / "README.md"]
+    for page in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")]
     if not MADE & set(page.relative_to(ROOT).parts)
 )
 

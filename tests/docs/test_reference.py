@@ -77,5 +77,7 @@ def test_the_version_is_the_same_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.findall(r"^## \[(\d[\d.]*)\]", changes, re.MULTILINE)[0] == project["version"]
-    assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1] == project["version"]
+    newest = re.search(r"^## \[(\d[\d.]*)\] - (.*)$", changes, re.MULTILINE)
+    assert newest[1] == project["version"]
+    cited = re.search(r"^version: (.*)\ndate-released: (.*)$", citation, re.MULTILINE)
+    assert cited.groups() == newest.groups()

@@ -1,10 +1,11 @@
-"""The pages stay short: words of the guide, lines of the README, words of a sentence."""
+"""The pages stay short: words of the guide, lines of README and changelog, words of a sentence."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE_WORDS, README_LINES, SENTENCE_WORDS = 2500, 150, 25
+GUIDE_WORDS, README_LINES, CHANGELOG_LINES, SENTENCE_WORDS = 2500, 150, 60, 25
 # Pages for developers, whose lists of names are read as one sentence.
 OTHERS = {f"docs/{name}.md" for name in ("internals", "architecture", "approximations")}
 
@@ -24,6 +25,14 @@ def test_pages_are_short():
     averages = {name: words.count(text).average for name, text in read.items()}
     long = {n: a for n, a in averages.items() if a > SENTENCE_WORDS and n not in OTHERS}
     assert not long
+
+
+def test_a_version_has_few_lines_in_the_changelog():
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    _, *versions = re.split(r"^## \[", changes, flags=re.MULTILINE)
+    lines = {part.split("]")[0]: len(part.splitlines()) for part in versions}
+    assert max(lines.values()) <= CHANGELOG_LINES, lines
+    assert max(map(len, changes.splitlines())) <= 120
 
 
 def test_words_are_counted():

@@ -40,6 +40,8 @@ def test_a_notebook_is_stored_as_it_ran(name):
     outputs = [output for cell in code for output in cell.outputs]
     assert not any(output.output_type == "error" for output in outputs)
     assert any("image/png" in output.get("data", {}) for output in outputs)
+    printed = "".join(output.get("text", "") for output in outputs)
+    assert not any(word in printed for word in ("Traceback", "site-packages", str(Path.home())))
     assert (
         cells[0].source.startswith("# ")
         and END.get(name, "## What to remember") in cells[-1].source

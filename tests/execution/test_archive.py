@@ -1,5 +1,10 @@
 """Files that are written as a whole or not at all, and that show damage."""
 
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -75,3 +80,37 @@ def test_a_process_that_dies_while_it_writes_leaves_the_old_entry(archive, monke
         archive.write("a", Entry({"x": 1}, {}))
     assert archive.read("a").attributes == ENTRY.attributes
     assert len(archive) == 1, "the unfinished file counts as an entry"
+
+
+class Touches:
+    """An object that makes a file when it is unpickled."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return Path.touch, (self.file,)
+
+
+def test_a_file_that_asks_to_be_unpickled_runs_no_code(tmp_path):
+    made = tmp_path / "made"
+    codecs = {"filters": [{"id": "vlen-utf8"}, {"id": "pickle"}], "compressor": None}
+    array = {
+        "zarr_format": 2,
+        "shape": [1],
+        "chunks": [1],
+        "dtype": "|O",
+        "fill_value": "",
+        "order": "C",
+    }
+    archive = Archive(tmp_path)
+    with zipfile.ZipFile(archive.path("part"), "w") as file:
+        file.writestr(".zgroup", '{"zarr_format": 2}')
+        file.writestr(".zattrs", '{"arrays": ["x"], "checksum": ""}')
+        file.writestr("x/.zarray", json.dumps(array | codecs))
+        file.writestr("x/0", pickle.dumps(Touches(made)))
+    with pytest.raises(Damaged, match="pickle"):
+        archive.read("part")
+    assert not made.exists()
+    pickle.loads(pickle.dumps(Touches(made)))
+    assert made.exists()  # it would have
