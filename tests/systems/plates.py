@@ -142,7 +142,7 @@ def tails() -> pm.Model:
     """Effects with two degrees of freedom, and two far data."""
     with pm.Model() as model:
         mean, scale = pm.Normal("mean", 0, 1), pm.HalfNormal("scale", 1)
-        x = pm.StudentT("x", 2, mean, scale, shape=_TAILS.size)
+        x = pm.StudentT("x", nu=2, mu=mean, sigma=scale, shape=_TAILS.size)
         pm.Normal("y", x, 1, observed=_TAILS)
     return model
 
