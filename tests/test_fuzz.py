@@ -31,6 +31,7 @@ NOT_CALLED = {
     "TrainingHistory",
     # kernels of single families, which are called with these
     "BlockGibbs",
+    "ColourMetropolis",
     "LatentHMC",
     "RiemannianHMC",
     "SpinMetropolis",

@@ -16,6 +16,7 @@ from pm_evidence.estimators.cumulant import (
     upper_bound,
 )
 from pm_evidence.estimators.jarzynski import (
+    effective_sample_size,
     importance,
     jarzynski,
     jarzynski_reverse,
@@ -36,6 +37,7 @@ __all__ = [
     "cumulant_forward",
     "cumulant_reverse",
     "difference",
+    "effective_sample_size",
     "histogram",
     "histogram_draws",
     "histogram_posterior",

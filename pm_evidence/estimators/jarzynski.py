@@ -85,13 +85,58 @@ def jarzynski(
         return LogEvidence(value, float("nan"), name, Status.NO_ERROR, message=message)
     relative = np.exp(log_weight - value)
     found = spread(((relative - 1.0) / n, blocks))
-    effective = float(n**2 / np.sum(relative**2))
+    effective = _effective(relative)
     # if the largest of thousands of weights is below ten times their mean, there is no heavy tail,
     # and the shape of a fitted tail would be arbitrary
     light = n >= _MANY and relative.max() < _LIGHT
     k = float("nan") if light else pareto_k(log_weight)
     status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
     return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
+
+
+def _effective(relative: Floats) -> float:
+    """Return the effective number of weights whose mean is 1."""
+    return float(relative.size**2 / np.sum(relative**2))
+
+
+def effective_sample_size(work: ArrayLike) -> float:
+    """Return the effective sample size of the weights of independent paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Minus log weight of every path in nats, such as ``dt["work"]["forward"]`` of a run. ``inf``
+        (weight zero) is legal and counts. Of reverse paths, whose weights are ``exp(work)``, pass
+        ``-work``.
+
+    Returns
+    -------
+    float
+        Number of equally weighted paths that would be as informative: from 1, where one path
+        carries all of the weight, to ``n_paths``, where all weights are equal. It is 0 if every
+        weight is zero.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is NaN or minus infinity.
+
+    Notes
+    -----
+    Kiwaki (2015), Eq. 5, after Neal (2001): ``n_paths / (1 + s**2)``, where ``s**2`` is the
+    variance of the weights divided by their mean; that is ``(sum w)**2 / sum w**2``. With few
+    effective paths it is itself noisy, and too large if the largest weights have not occurred.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> work = np.random.default_rng(1).normal(2.5, 1.0, size=10_000)
+    >>> round(effective_sample_size(work) / 10_000, 1)  # exactly exp(-1) of many weights
+    0.4
+    """
+    log_weight = -checked_work(work)
+    value = log_mean_exp(log_weight)
+    return 0.0 if value == -np.inf else _effective(np.exp(log_weight - value))
 
 
 def _of_normal(log_weight: Floats) -> float:

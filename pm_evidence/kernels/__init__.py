@@ -6,6 +6,7 @@ from pm_evidence.core.lazy import names_from
 
 if TYPE_CHECKING:  # they are imported when they are asked for
     from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
+    from pm_evidence.families.lattice.colour_metropolis import ColourMetropolis
     from pm_evidence.families.lattice.ising import SpinMetropolis
     from pm_evidence.families.rbm.gibbs import BlockGibbs
     from pm_evidence.kernels.cycle import Cycle
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # they are imported when they are asked for
 __all__ = [
     "HMC",
     "BlockGibbs",
+    "ColourMetropolis",
     "Cycle",
     "DiscreteGibbs",
     "IntegerWalk",
@@ -31,6 +33,7 @@ __getattr__, __dir__ = names_from(
     __name__,
     {
         "BlockGibbs": "pm_evidence.families.rbm.gibbs",
+        "ColourMetropolis": "pm_evidence.families.lattice.colour_metropolis",
         "Cycle": "pm_evidence.kernels.cycle",
         "DiscreteGibbs": "pm_evidence.kernels.discrete",
         "HMC": "pm_evidence.kernels.hmc",

@@ -38,6 +38,7 @@ ARRAYS = {
     "cumulant": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
     "cumulant_forward": {"work": GOOD},
     "cumulant_reverse": {"work": GOOD},
+    "effective_sample_size": {"work": GOOD},
     "histogram": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
     "histogram_draws": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},
     "histogram_posterior": {"work_forward": GOOD, "work_reverse": GOOD - 1.0},

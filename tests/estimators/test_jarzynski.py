@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators import importance, jarzynski, single_run
+from pm_evidence.estimators import effective_sample_size, importance, jarzynski, single_run
 from tests.estimators.refusals import check_refused
 
 INF = np.inf
@@ -189,3 +189,31 @@ def test_single_run_bad_variance():
     )
     for estimate in (importance, lambda work: single_run(work, work)):
         check_refused(estimate, [(([0.0, np.nan],), "got nan at 1 of 2 paths, first at index 1")])
+
+
+# --- effective sample size ---
+
+
+def test_effective_sample_size_by_hand():
+    """Kiwaki (2015), Eq. 5, for weights 1, 2 and 3: mean 2, variance of their ratios 1/6."""
+    work = 700.0 - np.log([1.0, 2.0, 3.0])
+    assert effective_sample_size(work) == pytest.approx(3.0 / (1.0 + 1.0 / 6.0))
+    relative = np.exp(-work + 700.0) / 2.0
+    assert effective_sample_size(work) == pytest.approx(3.0 / (1.0 + relative.var()))
+
+
+def test_effective_sample_size_at_its_limits():
+    """Equal weights count all; a single one counts one; weights of zero count as paths."""
+    assert effective_sample_size(np.full(10, -300.0)) == pytest.approx(10.0)
+    assert effective_sample_size([0.0, 800.0, INF]) == pytest.approx(1.0)
+    assert effective_sample_size([2.0]) == 1.0
+    assert effective_sample_size([5.0, 5.0, INF, INF]) == pytest.approx(2.0)
+    assert effective_sample_size([INF, INF]) == 0.0
+
+
+def test_effective_sample_size_of_a_normal_work():
+    """It is exp(-sd**2) of all; five standard deviations of a hundred runs at seed 9."""
+    works = gaussian_work(3.0, 0.7, (100, 2000), 9)
+    found = np.array([effective_sample_size(work) for work in works]) / 2000
+    error = found.std(ddof=1) / 10.0
+    assert abs(found.mean() - np.exp(-0.49)) < 5.0 * error < 0.02

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pm_evidence.estimators import ti, ti_rb
+from pm_evidence.estimators import rts, ti, ti_rb
 from tests.estimators.ladders import (
     DEAD_IN_SHARES,
     HALVES,
@@ -59,6 +59,25 @@ def test_zero_likelihood(rule):
     assert drawn.value == pytest.approx(exact, abs=1e-5)
     found = ti_rb(HALVES, DEAD_IN_SHARES, np.zeros(3), rule=rule)
     assert found.value == pytest.approx(exact, abs=1e-12)
+
+
+def test_on_many_temperatures_rts_is_ti_rb():
+    """Carlson et al. (2016), Eq. 22, for the same states; on few temperatures they differ. Seed 8.
+
+    The difference falls with the square of the step, as the error of the trapezoidal rule does.
+    """
+    rng = np.random.default_rng(8)
+    energy = rng.gamma(2.0, 1.5, size=400)
+    differences = []
+    for size in (6, 51, 501):
+        beta = np.linspace(0.0, 1.0, size)
+        assumed, prior = -1.3 * np.sqrt(beta), np.exp(beta)
+        curve = rts(beta, energy, assumed, prior=prior).value
+        rule = ti_rb(beta, energy, assumed, prior=prior, rule="trapezoid").value
+        differences.append(abs(curve - rule))
+    assert differences[0] > 1e-3 and differences[2] < 1e-5
+    assert differences[0] / differences[1] == pytest.approx(100.0, rel=0.3)
+    assert differences[1] / differences[2] == pytest.approx(100.0, rel=0.05)
 
 
 # --- gaps ---

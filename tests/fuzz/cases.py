@@ -497,6 +497,7 @@ GOOD = {
     "estimators.cumulant_forward": (estimators.cumulant_forward, {"work": WORK, "blocks": None}),
     "estimators.cumulant_reverse": (estimators.cumulant_reverse, {"work": WORK, "blocks": None}),
     "estimators.difference": (estimators.difference, {"minuend": EVIDENCE, "subtrahend": EVIDENCE}),
+    "estimators.effective_sample_size": (estimators.effective_sample_size, {"work": WORK}),
     "estimators.histogram": (estimators.histogram, {**BOTH, **BLOCKS}),
     "estimators.histogram_draws": (estimators.histogram_draws, {
         **BOTH, "draws": 5, "random_seed": 1,

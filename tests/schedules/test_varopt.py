@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_bvp
 
 from pm_evidence.schedules import (
     check_smoothing,
@@ -80,6 +81,29 @@ def test_smoothing():
     assert found.shape == (100,)
     assert found[50] == pytest.approx(values[45:55].mean())
     np.testing.assert_allclose(smoothed(np.full(30, 2.0), 0.5), 2.0)
+
+
+@pytest.mark.parametrize(("v", "slope"), [
+    (lambda b: np.exp(3.0 * b), lambda b: 3.0 * np.exp(3.0 * b)),
+    (lambda b: (b + 0.1) ** -2.0, lambda b: -2.0 * (b + 0.1) ** -3.0),
+    (lambda b: 1.0 + 9.0 * b**2, lambda b: 18.0 * b),
+])  # fmt: skip
+def test_the_differential_equation_has_the_same_solution(v, slope):
+    """Kiwaki (2015), Eq. 9 with both ends fixed: ``beta'' = -beta'**2 V'(beta) / (2 V(beta))``."""
+
+    def equation(t, y):
+        return np.stack([y[1], -0.5 * y[1] ** 2 * slope(y[0]) / v(y[0])])
+
+    def ends(start, stop):
+        return np.array([start[0], stop[0] - 1.0])
+
+    t = np.linspace(0.0, 1.0, 51)
+    solved = solve_bvp(equation, ends, t, np.stack([t, np.ones_like(t)]), tol=1e-8)
+    assert solved.success
+    fine = np.linspace(0.0, 1.0, 20_001)
+    found = varopt(fine, v(0.5 * (fine[1:] + fine[:-1])), 50, smoothing=0.0)
+    np.testing.assert_allclose(found, solved.sol(t)[0], atol=1e-6)
+    assert np.abs(found - t).max() > 0.1  # far from equal steps
 
 
 # --- bad input ---

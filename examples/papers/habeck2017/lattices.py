@@ -16,25 +16,16 @@ that they may be made in several sittings.
 import argparse
 import time
 import warnings
-from dataclasses import dataclass, replace
-from math import exp
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numba as nb
 import numpy as np
 import pandas as pd
-from numba.core import types
-from numba.extending import intrinsic
 
 import pm_evidence as pe
-from pm_evidence.core.codegen.vectors import INDEX, Vector
-from pm_evidence.core.contracts import MoveInfo, Plan
-from pm_evidence.core.random import next_word
-from pm_evidence.families.lattice.ising import SpinMetropolis
+from pm_evidence.core.contracts import Plan
 from pm_evidence.families.lattice.path import LatticePath
-from pm_evidence.families.lattice.potts import ROUNDS, SIDE, WORDS, fill, seed
 from pm_evidence.schedules import linear
 from pm_evidence.testing.lattices import POTTS_32_LOG_EVIDENCE, kaufman
 
@@ -76,101 +67,6 @@ LOOKS = {
     "lower_bound": ("#7fb8dd", "o-", 4),
 }
 BLUE, GREEN = "#1f78b4", "#33a02c"
-
-
-# --- the kernel of the Potts lattice, which the package has no need of ---
-
-_ALWAYS = 2**32 - 1
-
-
-@dataclass(frozen=True)
-class ColourMetropolis:
-    """Proposes a random colour at a random site, ``n_steps`` times; periodic squares only.
-
-    As the author's repository does. All chains share the order of sites, which is drawn without
-    looking at them. Probabilities are rounded to 2**-32.
-    """
-
-    n_steps: int
-
-    def advance(self, path, state, beta, streams):
-        target, sites = path.target, state.cells.copy()
-        limit = [int(2**32 * exp(-beta * target.coupling * lost)) for lost in range(1, 5)]
-        limit = np.minimum(limit, _ALWAYS).astype(np.uint32)
-        _walk(sites, target.geometry.neighbours, self.n_steps, target.q, limit, streams)
-        moved = path.at(replace(state, cells=sites).to_draws())
-        return moved, MoveInfo(float("nan"), len(state) * self.n_steps)
-
-    def reversed(self):
-        return self
-
-    def settings(self):
-        return {"n_steps": float(self.n_steps)}
-
-
-@nb.njit(cache=True, nogil=True, error_model="numpy")
-def _walk(lanes, neighbours, n_steps, q, limits, streams):
-    n_sides, n_sites = lanes.shape[0], len(neighbours)
-    # two generators a chain: for colours, and for whether they are accepted
-    words = np.empty((n_sides, 2, WORDS + ROUNDS, SIDE), np.uint32)
-    for side in range(n_sides):
-        seed(streams[side * SIDE : (side + 1) * SIDE], words[side, 0])
-        seed(streams[side * SIDE : (side + 1) * SIDE], words[side, 1])
-    sites = np.empty(ROUNDS, np.int64)
-    for first in range(0, n_steps, ROUNDS):
-        n_rounds = min(ROUNDS, n_steps - first)
-        for k in range(n_rounds):
-            high = next_word(streams[0]) >> nb.uint64(32)
-            sites[k] = nb.int64(high * nb.uint64(n_sites) >> nb.uint64(32))
-        for side in range(n_sides):
-            x, colours, chances = lanes[side], words[side, 0], words[side, 1]
-            fill(colours)
-            fill(chances)
-            for k in range(n_rounds):
-                _propose(x, sites[k], neighbours, colours, chances, WORDS + k, q, limits)
-
-
-@intrinsic
-def _propose(typingctx, sites, site, neighbours, colours, chances, row, q, limits):
-    """Propose a colour to 64 chains at a site; the limits are for 1 to 4 like neighbours lost."""
-    signature = types.void(sites, site, neighbours, colours, chances, row, q, limits)
-
-    def codegen(context, builder, sig, args):
-        x, others, words, more, limit = (
-            context.make_array(sig.args[k])(context, builder, args[k]).data for k in (0, 2, 3, 4, 7)
-        )
-
-        def load(i):
-            return Vector.load(builder, x, builder.mul(i, INDEX(SIDE)), 8, SIDE)
-
-        def load_word(array, first):
-            place = builder.add(builder.mul(args[5], INDEX(SIDE)), INDEX(first))
-            return Vector.load(builder, array, place, 32, 16)
-
-        start = builder.mul(args[1], INDEX(4))
-        near = [builder.load(builder.gep(others, [builder.add(start, INDEX(k))])) for k in range(4)]
-        near, old = [load(i) for i in near], load(args[1])
-        n_colours = Vector.spread(builder, args[6], 32, 16)
-        quarters = [load_word(words, k).high_product(n_colours).resized(8) for k in (0, 16, 32, 48)]
-        new = quarters[0].join(quarters[1]).join(quarters[2].join(quarters[3]))
-        lost = old.like(0)
-        for other in near:
-            lost = lost + other.equals(old).resized(8) - other.equals(new).resized(8)
-        accepted = []
-        for first in range(0, SIDE, 16):
-            part = lost.part(first, 16)
-            most = part.resized(32).like(_ALWAYS)
-            for k in range(4):
-                bound = builder.load(builder.gep(limit, [INDEX(k)]))
-                bound = Vector.spread(builder, builder.zext(bound, INDEX), 32, 16)
-                most = part.equals(part.like(k + 1)).choose(bound, most)
-            accepted.append(~most.below(load_word(more, first)))
-        a, b, c, d = accepted
-        x_new = a.join(b).join(c.join(d)).choose(new, old)
-        x_new.store(x, builder.mul(args[1], INDEX(SIDE)))
-        return context.get_dummy_value()
-
-    return signature, codegen
 
 
 # --- simulation ---
@@ -322,7 +218,7 @@ def ising(
     found: list[dict[str, Any]] = []
     shown, seconds = None, {}
     for n_sweeps in sweeps:
-        kernel, steps = SpinMetropolis(n_sweeps, "random"), n_sweeps * target.n_dim
+        kernel, steps = pe.kernels.SpinMetropolis(n_sweeps, "random"), n_sweeps * target.n_dim
         simulate(target, kernel, 2, n_paths, steps)  # compiles
         started = time.perf_counter()
         for repetition in range(repetitions):
@@ -358,7 +254,7 @@ def potts_run(target, n_stages, n_steps, repetition, store):
     """Return the work of both directions and the seconds of a repetition, made or stored."""
     file = stored_run(target, n_stages, n_steps, repetition, store)
     if not file.exists():
-        started, kernel = time.perf_counter(), ColourMetropolis(n_steps)
+        started, kernel = time.perf_counter(), pe.kernels.ColourMetropolis(n_steps=n_steps)
         blocks = simulate(target, kernel, n_stages, POTTS_PATHS, n_steps, repetition)
         work = {key: b.work for key, b in zip(("forward", "reverse"), blocks, strict=True)}
         file.parent.mkdir(parents=True, exist_ok=True)

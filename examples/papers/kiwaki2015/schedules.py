@@ -6,8 +6,9 @@ of every run, and the effective sample size of the weights that paths have accum
 (the paper's Fig. 4).
 
 The effective sample size is that of the paper's Eq. 5, ``M / (1 + var(w / mean(w)))``, with M paths
-of weights w. The reference has the base rates of the training images for all machines
-(``--base uniform`` for equal rates). The paper does not say which reference it has.
+of weights w: ``pe.estimators.effective_sample_size``. The reference has the base rates of the
+training images for all machines (``--base uniform`` for equal rates). The paper does not say which
+reference it has.
 
 Run it with ``python examples/papers/kiwaki2015/schedules.py FOLDER``, where FOLDER holds the six
 files of ``train.py``. All machines and stages take a quarter of an hour of one core; ``--quick``
@@ -60,12 +61,6 @@ def machine(file, train, base="data"):
         )
 
 
-def sample_size(log_weights):
-    """Return the effective sample size of Eq. 5, as a share of the paths."""
-    weights = np.exp(log_weights - log_weights.max())
-    return 1.0 / (1.0 + weights.var(ddof=1) / weights.mean() ** 2)
-
-
 def annealed(rbm, schedule, n_stages, runs):
     """Return the figures of a run, and the sample sizes of accumulated weights by beta."""
     started = time.perf_counter()
@@ -80,14 +75,14 @@ def annealed(rbm, schedule, n_stages, runs):
             random_seed=SEED,
             progressbar=False,
         )
-    found, log_weights = pe.log_evidence(dt), -dt["work"]["forward"].values
+    found, work = pe.log_evidence(dt), dt["work"]["forward"].values
     beta = dt["annealing"]["beta"].values
     figures = {
         "log_z": found.value,
         "mcse": found.mcse,
         "status": found.status,
-        "ess": sample_size(log_weights),
-        "sd": log_weights.std(ddof=1),
+        "ess": pe.estimators.effective_sample_size(work) / len(work),
+        "sd": work.std(ddof=1),
         "predicted_sd": np.sqrt(pe.to_record(dt).schedule.predicted_variance),
         "largest_step": np.diff(beta).max(),
         "seconds": time.perf_counter() - started,

@@ -15,7 +15,8 @@ posterior the noise is exactly normal, and ``perfect`` are paths with such moves
 
 All ways share one pilot, made with the likelihood known, so that they differ by the noise alone.
 Run it with ``python examples/papers/tran_aisel/efficiency.py``; it prints tables and writes
-``efficiency.png``. ``--quick`` makes few repetitions.
+``tran_efficiency.png`` and ``tran_efficiency.csv``, which are stored in ``docs/figures``. Intervals
+are from the bootstrap over repetitions. ``--quick`` makes few repetitions.
 """
 
 import argparse
@@ -308,11 +309,18 @@ FUNCTIONS = {"is2": is2, "pmmh": pmmh, "paths": paths, "islands": islands, "perf
 # --- measurement ---
 
 
-def squared_error(setting, way, path, seed=SEED):
-    """Return the mean squared error of posterior means, in units of the posterior's variance."""
+def squared_errors(setting, way, path, seed=SEED):
+    """Return the squared error of each repetition, in units of the posterior's variance."""
     problem = setting.problem
     means = FUNCTIONS[way](setting, path, seed)
-    return float((((means - problem.mean) / problem.sd) ** 2).mean())
+    return (((means - problem.mean) / problem.sd) ** 2).mean(axis=1)
+
+
+def interval_of_ratio(above, below, n=4000):
+    """Return the 95 % interval of a ratio of means by the bootstrap over repetitions."""
+    rng = np.random.default_rng(SEED)
+    one, two = (x[rng.integers(len(x), size=(n, len(x)))].mean(axis=1) for x in (above, below))
+    return np.quantile(one / two, (0.025, 0.975))
 
 
 def prepared(problem, n_estimates, n_stages, n_repeats):
@@ -325,7 +333,7 @@ def measured(setting, levels=None, ways=None):
     """Return a row for every level of noise and way, the known likelihood first."""
     problem, rows = setting.problem, []
     ways = ways or [way for way in WAYS if way != "perfect" or problem.exact is not None]
-    known = {way: squared_error(setting, way, problem.known) for way in ways}
+    known = {way: squared_errors(setting, way, problem.known) for way in ways}
     for level in (None, *(levels or problem.levels)):
         path = problem.known if level is None else problem.noisy(level)
         variance = 0.0
@@ -333,21 +341,33 @@ def measured(setting, levels=None, ways=None):
             variance = measure(path.target, setting.plan.population.x, SEED).variance
             variance = getattr(path.target.estimators[0], "variance", variance)
         for way in ways:
-            error = known[way] if level is None else squared_error(setting, way, path)
-            rows.append(
-                (
-                    variance,
-                    path.target.estimators[0].n_particles,
-                    way,
-                    1.0 / error,
-                    known[way] / error,
-                )
-            )
-    columns = ["sigma2", "n_particles", "way", "effective", "relative"]
+            errors = known[way] if level is None else squared_errors(setting, way, path)
+            low, high = (1.0, 1.0) if level is None else interval_of_ratio(known[way], errors)
+            error, n_particles = errors.mean(), path.target.estimators[0].n_particles
+            relative = known[way].mean() / error
+            rows.append((variance, n_particles, way, 1.0 / error, relative, low, high))
+    columns = ["sigma2", "n_particles", "way", "effective", "relative", "low", "high"]
     return pd.DataFrame(rows, columns=columns)
 
 
 # --- all of it ---
+
+
+def markdown(stored, name):
+    """Return the table of a problem in Markdown: relative efficiencies, and effective numbers."""
+    found = stored[stored["problem"] == name]
+    ways = [way for way in WAYS if way in set(found["way"])]
+    lines = [["σ²", *(WAYS[way] for way in ways)], ["---"] * (1 + len(ways))]
+    for sigma2, group in found.groupby("sigma2"):
+        rows = group.set_index("way").loc[ways]
+        cells = [
+            f"{row.relative:.2g}, {row.low:.2g} to {row.high:.2g} ({row.effective:,.0f})"
+            if sigma2 > 0.0
+            else f"1 ({row.effective:,.0f})"
+            for row in rows.itertuples()
+        ]
+        lines.append([f"{sigma2:.3g}", *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def figure(tables, settings, path):
@@ -411,7 +431,9 @@ def main(out=RESULTS, *, quick=False, problems=("normal", "nile"), folder=None):
         print(wide.to_string(float_format="{:.3g}".format), "\n", flush=True)
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    figure(tables, settings, out / "efficiency.png")
+    figure(tables, settings, out / "tran_efficiency.png")
+    stored = pd.concat([table.assign(problem=name) for name, table in tables.items()])
+    stored.to_csv(out / "tran_efficiency.csv", index=False, float_format="%.4g")
     print(f"The figure is in {out}. All took {time.perf_counter() - started:.0f} s.")
     return tables
 

@@ -24,21 +24,21 @@ def width_of(n: int) -> int:
 
 
 @njit
-def multiply(matrix, values, start, stop, out):
-    """Set ``out`` to rows ``start`` to ``stop`` of a matrix times values."""
+def multiply(matrix, chosen, values, out):
+    """Set ``out`` to the chosen rows of a matrix times values."""
     k, width = values.shape
-    for i in range(start, stop):
-        sums = out[i - start]
+    for i in range(chosen.size):
+        sums = out[i]
         for c in range(width):
             sums[c] = 0.0
     j = 0
     while j + _ROWS <= k:  # eight rows of values stay in the first cache
-        for i in range(start, stop):
-            _add_rows(out[i - start], matrix[i, j : j + _ROWS], values[j : j + _ROWS])
+        for i in range(chosen.size):
+            _add_rows(out[i], matrix[chosen[i], j : j + _ROWS], values[j : j + _ROWS])
         j += _ROWS
     for rest in range(j, k):
-        for i in range(start, stop):
-            add(out[i - start], matrix[i, rest], values[rest])
+        for i in range(chosen.size):
+            add(out[i], matrix[chosen[i], rest], values[rest])
 
 
 @njit
@@ -46,7 +46,7 @@ def times(matrix, values, out, products):
     """Set ``out`` to a matrix times values; ``products``, shape (BLOCK, width), is overwritten."""
     for start in range(0, matrix.shape[0], BLOCK):
         stop = min(start + BLOCK, matrix.shape[0])
-        multiply(matrix, values, start, stop, products)
+        multiply(matrix, np.arange(start, stop), values, products)
         out[start:stop] = products[: stop - start]
 
 

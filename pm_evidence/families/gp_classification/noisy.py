@@ -153,11 +153,14 @@ class SliceGibbs(OrderedKernel):
     """Visits all values, and draws each given the others by a slice sampler.
 
     The update of a value satisfies detailed balance with respect to its distribution given the
-    others, so that the sweep in the opposite order is the time reversal. The means of a block of
-    values given the values outside are computed by one product of matrices; within the block they
-    are updated after every draw. Blocks of 32 values that were added one after the other are
-    visited in an order that is drawn anew for every number of data points, and does not depend on
-    the state or the seed of a run.
+    others, so that the sweep in the opposite order is the time reversal. The values are visited in
+    an order that is drawn anew for every sweep and every number of data points, and does not depend
+    on the state or the seed of a run. The means of 32 values given all others are computed by one
+    product of matrices, and are updated after every draw among the 32.
+
+    Notes
+    -----
+    Fraccaro, Paquet and Winther (2016), Appendix A.1 and A.2.
     """
 
     # Number of slices at every visit. Slices after the first cost little, because the mean given
@@ -182,20 +185,24 @@ class SliceGibbs(OrderedKernel):
             aligned((4, width), np.uint64),
         )
         signs = path.target.signs[state.order[:k]].astype(np.float64)
-        starts = np.random.default_rng(k).permutation(np.arange(0, k, BLOCK))
+        orders = sweep_orders(k, self.n_sweeps)
         if self.backwards:
-            starts = starts[::-1].copy()
-        counts = self.n_sweeps, self.n_slices
-        _sweep(z, state.precision, signs, starts, self.backwards, counts, streams, room)
+            orders = np.ascontiguousarray(orders[::-1, ::-1])
+        _sweep(z, state.precision, signs, orders, self.n_slices, streams, room)
         return replace(state, z=z), MoveInfo(1.0, n * self.n_sweeps)
 
 
+def sweep_orders(k: int, n_sweeps: int) -> NDArray[np.int64]:
+    """Return the order of the values in each sweep, shape (n_sweeps, k)."""
+    rng = np.random.default_rng(k)
+    return np.stack([rng.permutation(k) for _ in range(n_sweeps)])
+
+
 @njit
-def _sweep(z, precision, signs, starts, backwards, counts, streams, room):
+def _sweep(z, precision, signs, orders, n_slices, streams, room):
     """Move all members, some together."""
     values, products, extra, words = room
     k, width = values.shape
-    n_sweeps, n_slices = counts
     for first in range(0, z.shape[0], width):
         here = min(width, z.shape[0] - first)
         for c in range(width):  # columns without a member repeat the first one
@@ -204,17 +211,16 @@ def _sweep(z, precision, signs, starts, backwards, counts, streams, room):
                 values[i, c] = z[member, i]
             for word in range(4):
                 words[word, c] = streams[member, word]
-        for _ in range(n_sweeps):
-            for start in starts:
-                stop = min(start + products.shape[0], k)
-                multiply(precision, values, start, stop, products)
-                for step in range(stop - start):
-                    i = stop - 1 - step if backwards else start + step
-                    left, right = (start, i) if backwards else (i + 1, stop)
-                    _draw_given(values[i], products[i - start], precision[i, i], signs[i], n_slices,
+        for sweep in range(orders.shape[0]):
+            for start in range(0, k, products.shape[0]):
+                visited = orders[sweep, start : start + products.shape[0]]
+                multiply(precision, visited, values, products)
+                for step in range(visited.size):
+                    i = visited[step]
+                    _draw_given(values[i], products[step], precision[i, i], signs[i], n_slices,
                           extra, words)  # fmt: skip
-                    for j in range(left, right):
-                        add(products[j - start], precision[i, j], extra[2])
+                    for later in range(step + 1, visited.size):
+                        add(products[later], precision[i, visited[later]], extra[2])
         for c in range(here):
             for i in range(k):
                 z[first + c, i] = values[i, c]

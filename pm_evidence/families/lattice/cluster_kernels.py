@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.families.lattice.lattice import LatticeKernel
+from pm_evidence.families.lattice.lattice import LatticeKernel, check_no_field
 
 
 class _ClusterKernel(LatticeKernel):
@@ -24,7 +24,7 @@ class _ClusterKernel(LatticeKernel):
                 f"coupling must not be negative for cluster moves, got {target.coupling}; use the "
                 "heat bath."
             )
-        _check_no_field(target.field)
+        check_no_field(target.field, "cluster moves")
         return moved
 
     def advance(
@@ -33,7 +33,7 @@ class _ClusterKernel(LatticeKernel):
         """Move every member; see ``contracts.Kernel``."""
         target = path.target
         self.check(target)
-        _check_no_field(path.field(beta))
+        check_no_field(path.field(beta), "cluster moves")
         kept = -expm1(-beta * target.coupling * target.gap)  # probability that a like bond is kept
         rows = state.to_colours()
         n_moved = self._move(rows, target, kept, streams)
@@ -69,14 +69,6 @@ class Wolff(_ClusterKernel):
     def _move(self, rows: Any, target: Any, kept: float, streams: Any) -> int:
         neighbours = target.geometry.neighbours
         return int(_wolff(rows, neighbours, kept, target.n_colours, self.n_sweeps, streams))
-
-
-def _check_no_field(field: float) -> None:
-    if field:
-        raise ValueError(
-            f"target and path must have no field for cluster moves, got field={field:.3g}; use the "
-            "heat bath."
-        )
 
 
 @njit

@@ -78,12 +78,12 @@ class Spins(SpinCounts, States):
         planes = _empty(n, target.n_dim)
         shape = len(planes), target.n_dim, WIDTH
         planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
-        return cls._counted(planes, n, target)
+        return cls.of_cells(planes, n, target)
 
     @classmethod
     def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
         """Return the population of states of -1 and 1, shape ``(n, n_sites)``."""
-        return cls._counted(pack(rows), len(rows), target)
+        return cls.of_cells(pack(rows), len(rows), target)
 
     @classmethod
     def of_colours(cls, rows: NDArray[np.uint8], target: Lattice) -> Self:
@@ -91,7 +91,8 @@ class Spins(SpinCounts, States):
         return cls.of(2 * rows.astype(np.int8) - 1, target)
 
     @classmethod
-    def _counted(cls, planes: Planes, n: int, target: Lattice) -> Self:
+    def of_cells(cls, planes: Planes, n: int, target: Lattice) -> Self:
+        """Return the population whose planes are given; see ``cells``."""
         unlike, forward = np.empty(n, np.int32), target.geometry.forward
         for group, first in enumerate(range(0, n, GROUP)):
             part = slice(first, first + GROUP)

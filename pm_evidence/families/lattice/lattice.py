@@ -265,6 +265,15 @@ class States:
         return replace(self, bonds=bonds, tally=tally, cells=cells)  # type: ignore[type-var]
 
 
+def check_no_field(field: float, moves: str) -> None:
+    """Raise ValueError where kernels that have no moves in a field would meet one."""
+    if field:
+        raise ValueError(
+            f"target and path must have no field for {moves}, got field={field:.3g}; use the heat "
+            "bath."
+        )
+
+
 _NAMES = {"spins": "pe.lattices.Ising", "colours": "pe.lattices.Potts"}
 
 

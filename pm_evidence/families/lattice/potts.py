@@ -58,17 +58,18 @@ class Colours(ColourCounts, States):
         shape = -(-n // SIDE), target.n_dim + 1, SIDE
         sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
         sites[:, -1] = NOBODY
-        return cls._counted(sites, n, target)
+        return cls.of_cells(sites, n, target)
 
     @classmethod
     def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
         """Return the population of states, shape ``(n, n_sites)``."""
-        return cls._counted(pack(rows), len(rows), target)
+        return cls.of_cells(pack(rows), len(rows), target)
 
     of_colours = of
 
     @classmethod
-    def _counted(cls, sites: Bytes, n: int, target: Lattice) -> Self:
+    def of_cells(cls, sites: Bytes, n: int, target: Lattice) -> Self:
+        """Return the population whose sites are given; see ``cells``."""
         like, geometry, axes = np.empty(n, np.int32), target.geometry, (0,) * len(target.sizes)
         for group, first in enumerate(range(0, n, SIDE)):
             count_like(sites[group], geometry.ghosted, axes, like[first : first + SIDE])

@@ -13,6 +13,7 @@ from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.families.common import chosen_kernel
 from pm_evidence.families.lattice.cluster_kernels import SwendsenWang, Wolff
+from pm_evidence.families.lattice.colour_metropolis import ColourMetropolis
 from pm_evidence.families.lattice.ising import SpinHeatBath, SpinMetropolis, Spins
 from pm_evidence.families.lattice.lattice import Lattice, VisitKernel, check_strength
 from pm_evidence.families.lattice.path import DetouredPath, LatticePath
@@ -208,7 +209,9 @@ class Potts(_AnnealedLattice):
 
     values = "colours"
     states = Colours
-    kernels = MappingProxyType({"heat_bath": ColourHeatBath, **_CLUSTERS})
+    kernels = MappingProxyType(
+        {"heat_bath": ColourHeatBath, "metropolis": ColourMetropolis, **_CLUSTERS}
+    )
     detour = Detour(height=0.8, stages_per_site=3, most_moves=12_000_000)
     gap = 1.0
     shape: int | tuple[int, ...] = 32

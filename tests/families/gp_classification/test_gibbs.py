@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.random import streams, uniform
-from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs
+from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs, sweep_orders
 from pm_evidence.testing import check_invariance, check_reversal
 from tests.families.gp_classification.problems import exact_draws, one_factor, triple
 
@@ -80,22 +80,34 @@ def test_planted_errors_are_found(kernel):
 
 
 def test_products_within_and_between_blocks_agree_with_numpy():
-    """With 70 values, a value of one block must see what another block has just drawn."""
+    """With 70 values, a value must see what those before it have just drawn, in both sweeps."""
     target, _ = one_factor(70)
     path = DataPointPath(target)
     rng = np.random.default_rng(1)
     draws = np.abs(rng.standard_normal((3, 70))) * target.signs
     chains = streams(np.random.SeedSequence(2), 3)
     state = path.at(draws)
-    found = SliceGibbs().advance(path, state, 1.0, chains.copy())[0].z
-    np.testing.assert_allclose(found, _plainly(state, target, chains), rtol=1e-9)
+    for backwards in (False, True):
+        order = sweep_orders(70, 2).ravel()[:: -1 if backwards else 1]
+        kernel = SliceGibbs(2, backwards)
+        found = kernel.advance(path, state, 1.0, chains.copy())[0].z
+        np.testing.assert_allclose(found, _plainly(state, target, order, chains.copy()), rtol=1e-9)
 
 
-def _plainly(state, target, chains):
+def test_every_sweep_has_an_order_of_its_own():
+    """Orders are permutations in which, on average, one value keeps its place."""
+    orders = sweep_orders(400, 3)
+    np.testing.assert_array_equal(np.sort(orders), [np.arange(400)] * 3)
+    for first, second in ((orders[0], orders[1]), (orders[1], orders[2]),
+                          (orders[0], sweep_orders(401, 1)[0, :400]),
+                          (orders[0], np.arange(400))):  # fmt: skip
+        assert (first == second).sum() < 10
+    np.testing.assert_array_equal(orders[:2], sweep_orders(400, 2))
+
+
+def _plainly(state, target, order, chains):
     """The sweep of Appendix A.2 as it is printed there, one member and one value at a time."""
     z, precision = state.z.copy(), state.precision
-    starts = np.random.default_rng(70).permutation([0, 32, 64])
-    order = np.concatenate([np.arange(s, min(s + 32, 70)) for s in starts])
     for row, stream in zip(z, chains, strict=True):
         for i in order:
             s, y = precision[i, i], target.signs[target.points[i]]

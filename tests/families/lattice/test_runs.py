@@ -76,7 +76,7 @@ def test_a_kernel_that_cannot_cross_says_so():
 def test_kernels_that_do_not_suit():
     for target, kernel, message in (
         (pe.lattices.Ising(4), "hmc", "kernel must be one of 'auto', 'heat_bath', 'metropolis'"),
-        (pe.lattices.Potts(4), "metropolis", "kernel must be one of 'auto', 'heat_bath'"),
+        (pe.lattices.Potts(4), "slice_gibbs", "kernel must be one of 'auto', 'heat_bath'"),
         (pe.lattices.Potts(4), SpinHeatBath(), "kernel must be one of auto, heat_bath"),
         (pe.lattices.Ising(4, field=0.1), SwendsenWang(), "must have no field for cluster moves"),
     ):
