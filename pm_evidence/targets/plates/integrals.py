@@ -10,11 +10,12 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.plates.programs import PlateProgram
 
 Floats = NDArray[np.float64]
 
-# Sums over counts start with so many terms, and end with at most so many.
+# Sums over counts have at least so many terms, and at most so many.
 _COUNTS, _MOST_COUNTS = 32, 8192
 
 
@@ -149,7 +150,16 @@ class Counts:
     """
 
     program: PlateProgram
-    n_nodes: ClassVar[int] = 2 * _COUNTS
+    n_nodes: int = _COUNTS  # how many terms are summed first
+
+    @classmethod
+    def of(cls, program: PlateProgram, x: Floats) -> Self:
+        """Return the rule that starts with as many terms as half of some points need."""
+        found = [(nodes.weight.shape[1], nodes) for _, nodes in cls(program).integrate(x)]
+        if not any(np.isfinite(nodes.log_integral).all(axis=1).any() for _, nodes in found):
+            raise NotBatchedError(f"no sum over counts is finite before {_MOST_COUNTS} terms")
+        needed = sorted(m for m, nodes in found for _ in nodes.weight)
+        return cls(program, needed[len(needed) // 2])
 
     @property
     def n_elements(self) -> int:
@@ -162,7 +172,7 @@ class Counts:
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
         """Return counts with their shares."""
-        m, rows, found = _COUNTS, np.arange(len(x)), list[tuple[NDArray[np.int64], Nodes]]()
+        m, rows, found = self.n_nodes, np.arange(len(x)), list[tuple[NDArray[np.int64], Nodes]]()
         lower = self.program.plate.lower
         while rows.size:
             values = lower + np.arange(m)[:, None, None]
@@ -173,7 +183,9 @@ class Counts:
                 ratio = np.exp(log_terms[:, -1] - log_terms[:, -2])
                 tail = np.where(ratio < 1.0, weight[:, -1] * ratio / (1.0 - ratio), np.inf)
             tail[(weight[:, -1] == 0.0) & (weight[:, : m // 2].sum(axis=1) > 0.0)] = 0.0
-            settled = (tail < 1e-12) | (m >= _MOST_COUNTS) | ~np.isfinite(total)
+            # where all terms are zero so far, as below a number that was seen, there may be more
+            undefined = np.isnan(total) | (total == np.inf)
+            settled = (tail < 1e-12) | (m >= _MOST_COUNTS) | undefined
             done = settled.all(axis=1)
             if done.any():
                 part = total[done], tail[done], nodes[done], weight[done]

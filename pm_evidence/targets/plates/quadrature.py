@@ -418,7 +418,7 @@ def rule_of(program: PlateProgram, points: Floats) -> Sum | Counts | NormalRule 
     if program.plate.rule == "sum":
         return Sum.of(program)
     if program.plate.rule == "counts":
-        return Counts(program)
+        return Counts.of(program, points)
     if program.is_quadratic and program.plate.positions.shape[1] == 1:
         return NormalRule(program)
     rule = Quadrature(program)
