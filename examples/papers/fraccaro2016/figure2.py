@@ -198,6 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--points", type=int, help="number of digits, RM and ARM only")
+    parser.add_argument("--only", nargs="+", help="labels of the methods to run")
     parser.add_argument("--long", action="store_true", help="also settings that take hours")
     parser.add_argument("--quick", action="store_true", help="90 data points, and short runs")
     given = parser.parse_args(arguments)
@@ -211,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         chosen = np.random.default_rng(0).permutation(len(labels))[: given.points]
         methods, name = FEW, f"{NAME}_{given.points}_points"
     data = inputs[chosen], labels[chosen]
+    methods = [m for m in methods if given.only is None or m.label in given.only]
     for method in methods:  # so that times do not hold the compilation
         if "RMHMC" not in method.label:
             method.run((inputs[::40], labels[::40]), 10, 2, 0)

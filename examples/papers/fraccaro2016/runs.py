@@ -40,7 +40,7 @@ def kept(file: Path, wanted: Mapping[tuple[str, int], tuple[int, Batch]]) -> pd.
 
 
 def summary(found: pd.DataFrame) -> pd.DataFrame:
-    """Return log mean of Z, standard deviation of log Z with its interval, and cost, by setting."""
+    """Return log mean of Z, mean and standard deviation of log Z, and costs, by setting."""
     rows = []
     for (setting, size), part in found.groupby(["setting", "size"], sort=False):
         log_z = part["log_z"].to_numpy()
@@ -51,6 +51,7 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
                 "size": size,
                 "estimates": len(log_z),
                 "log_mean": logsumexp(log_z) - np.log(len(log_z)),
+                "mean": log_z.mean(),
                 "sd": log_z.std(ddof=1),
                 "sd_low": low,
                 "sd_high": high,
