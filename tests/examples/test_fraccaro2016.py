@@ -1,12 +1,17 @@
 """Fraccaro et al. (2016): runs are kept, agree with each other, and are tabulated and drawn."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import pm_evidence as pe
-from examples.papers.fraccaro2016 import figure2, figure4
+from examples.papers.fraccaro2016 import figure2, figure4, runs
+from examples.real_data import usps
 from pm_evidence.testing import exact_log_z, sine_rbm
+
+FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 
 # --- Figure 2 ---
 
@@ -15,22 +20,67 @@ from pm_evidence.testing import exact_log_z, sine_rbm
 def test_quick_runs_agree_with_expectation_propagation(data_folder, tmp_path, capsys):
     """90 digits of both classes, on which EP is close; a second call makes no run again."""
     figure2.main([str(tmp_path), "--quick"])
-    found = pd.read_csv(tmp_path / "fraccaro2016_figure2.csv").set_index("method")
+    found = pd.read_csv(tmp_path / "fraccaro2016_figure2.csv").set_index("setting")
     assert (tmp_path / "fraccaro2016_figure2.png").stat().st_size > 10_000
-    ep = found.log_mean["EP"]
+    inputs, labels = (values[361:451] for values in usps()[:2])
+    ep = figure2.target((inputs, labels)).expectation_propagation().log_evidence
     for name in ("ARM", "RM", "AIS rotations*"):
         assert abs(found.log_mean[name] - ep) < 4.0 * found.sd[name] / 2.0 + 0.3
-    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.npz")}
+    before = (tmp_path / "fraccaro2016_figure2_runs.csv").read_text()
     figure2.main([str(tmp_path), "--quick"])
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.npz")} == before
+    assert (tmp_path / "fraccaro2016_figure2_runs.csv").read_text() == before
 
 
-def test_estimates_are_kept(tmp_path, monkeypatch):
-    """An interrupted figure goes on where it stopped."""
-    monkeypatch.setattr(figure2, "estimates", np.asarray)
-    made = [figure2.kept(tmp_path / "run.npz", lambda: [-1.0, -2.0]) for _ in range(2)]
-    np.testing.assert_array_equal(made[0][0], made[1][0])
-    assert made[0][1] == made[1][1]
+def test_runs_go_on_where_they_stopped(tmp_path):
+    """An interrupted figure would begin again, or count an estimate twice."""
+
+    def make(seed):
+        calls.append(seed)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return {"log_z": [-1.0 * seed, -2.0], "particles": 10.0, "seconds": 0.5}
+
+    calls, file = [], tmp_path / "runs.csv"
+    with pytest.raises(KeyboardInterrupt):
+        runs.kept(file, {("a", 10): (4, make)})
+    found = runs.kept(file, {("a", 10): (4, make)})
+    assert calls == [1, 2, 3, 3, 4]
+    assert found["seed"].tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert found["log_z"].tolist() == [-1.0, -2.0, -2.0, -2.0, -3.0, -2.0, -4.0, -2.0]
+
+
+def test_intervals_hold_the_ratio_of_variances():
+    """A claim would be called shown that the estimates do not show."""
+    rng = np.random.default_rng(1)
+    right, verdicts = 0, []
+    for _ in range(200):
+        parts = [
+            pd.DataFrame(
+                {
+                    "setting": name,
+                    "size": 100,
+                    "log_z": sd * rng.normal(size=50),
+                    "particles": 100.0,
+                    "seconds": seconds,
+                }
+            )
+            for name, sd, seconds in (("a", 1.0, 1.0), ("b", 2.0, 0.25))
+        ]
+        found = runs.comparisons(pd.concat(parts), [("a", "b")]).set_index("cost")
+        right += found.low["particles"] < 0.25 < found.high["particles"]
+        verdicts.append((found.verdict["particles"], found.verdict["seconds"]))
+    assert 176 <= right <= 198  # 88 to 99 %: intervals of 95 % from 50 estimates
+    assert verdicts.count(("shown", "not decidable")) > 170
+
+
+@pytest.mark.parametrize(
+    "name", ["fraccaro2016_figure2", "fraccaro2016_figure2_100_points", "fraccaro2016_figure4"]
+)
+def test_stored_tables_follow_from_the_stored_runs(name):
+    """The page would show numbers that the script does not make."""
+    stored = pd.read_csv(FIGURES / f"{name}.csv")
+    found = runs.summary(pd.read_csv(FIGURES / f"{name}_runs.csv"))
+    pd.testing.assert_frame_equal(stored, found, rtol=1e-4, check_dtype=False)
 
 
 # --- Figure 4 ---
@@ -51,18 +101,17 @@ def test_all_methods_find_log_z(small, tmp_path):
     """Runs would be mixed up, or their weights averaged on the log scale."""
     figure4.main([str(tmp_path), "--particles", "100", "--runs", "10", "--quick"])
     table = pd.read_csv(tmp_path / "fraccaro2016_figure4.csv")
-    assert table["method"].tolist() == ["rm", "arm", "anticipate", "ais", "reseed"] * 2
-    assert table["runs"].tolist() == [10, 10, 10, 10, 2] * 2
-    annealed = table["method"] == "ais"  # in ten steps
+    methods = ["rm", "arm", "anticipate", "ais", "reseed"]
+    assert table["setting"].tolist() == [f"{m} {k}" for m in ("cd25", "pcd") for k in methods]
+    assert table["estimates"].tolist() == [10, 10, 10, 10, 2] * 2
+    annealed = table["setting"].str.endswith("ais")  # in ten steps
     assert (np.abs(table.loc[~annealed, "log_mean"] - small) < 0.25).all()
     assert (np.abs(table.loc[annealed, "log_mean"] - small) < 2.0).all()
     assert (table["sd"] < 1.5).all()
     assert (tmp_path / "fraccaro2016_figure4.png").stat().st_size > 1000
-    files = sorted(tmp_path.glob("figure4_*.npz"))
-    assert len(files) == 10
-    before = [file.stat().st_mtime_ns for file in files]
+    before = (tmp_path / "fraccaro2016_figure4_runs.csv").read_text()
     figure4.main([str(tmp_path), "--particles", "100", "--runs", "10", "--quick"])
-    assert [file.stat().st_mtime_ns for file in files] == before
+    assert (tmp_path / "fraccaro2016_figure4_runs.csv").read_text() == before
 
 
 def test_settings_are_those_of_the_paper():

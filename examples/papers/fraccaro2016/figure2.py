@@ -5,10 +5,11 @@ Log Z of 767 threes and fives at the setting that they found hardest, by adaptiv
 processor time of one estimate: of one island of particles, or of one path. Labels with a star begin
 at the Gaussian of expectation propagation (EP), the others at the prior.
 
-    python examples/papers/fraccaro2016/figure2.py FOLDER [--quick]
+    python examples/papers/fraccaro2016/figure2.py FOLDER [--points 100] [--quick]
 
-FOLDER receives the runs, which are not made again, and fraccaro2016_figure2.csv and .png. An hour
-and a half on an idle core; with --quick 90 data points and a minute.
+FOLDER receives every estimate with its seed, fraccaro2016_figure2_runs.csv, from which an
+interrupted run goes on; the table and the comparisons that follow, and the figure. With --points
+only the first of the digits in random order, and only RM and ARM; names then end in _100_points.
 """
 
 import argparse
@@ -16,22 +17,22 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from scipy.special import logsumexp
 
 import pm_evidence as pe
+from examples.papers.fraccaro2016.runs import comparisons, kept, summary
 from examples.real_data import usps
 from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
 
 LENGTH_SCALE, AMPLITUDE = np.exp(4.85), np.exp(5.1)
 EXACT = -105.84  # within 0.01: annealed both ways from the Gaussian of EP
 NAME = "fraccaro2016_figure2"
-SEED = 1
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,19 @@ class Method:
     sizes : tuple of int
         Numbers of particles or of stages.
     repeats : tuple of int
-        Number of estimates of each size.
+        Number of batches of each size.
     run : callable
-        From the digits, a size, a number of estimates to what `pe.sample_evidence` returns.
+        From the digits, a size, a number of estimates and a seed to what `pe.sample_evidence`
+        returns.
+    batch : int
+        Number of estimates of a batch.
     """
 
     label: str
     sizes: tuple[int, ...]
     repeats: tuple[int, ...]
     run: Callable[..., Any]
+    batch: int = 8
 
 
 def target(data: tuple[np.ndarray, ...], **options: Any) -> pe.gp.GPClassification:
@@ -63,7 +68,7 @@ def target(data: tuple[np.ndarray, ...], **options: Any) -> pe.gp.GPClassificati
 
 def run(problem: pe.gp.GPClassification, draws: int, **options: Any) -> Any:
     """Return one round of a method; the figure shows how good its estimates are."""
-    options |= {"target_mcse": None, "random_seed": SEED, "cores": 1, "progressbar": False}
+    options |= {"target_mcse": None, "cores": 1, "progressbar": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
         return pe.sample_evidence(problem, draws=draws, **options)
@@ -72,9 +77,9 @@ def run(problem: pe.gp.GPClassification, draws: int, **options: Any) -> Any:
 def by_particles(sampler: Callable[..., Any], order: str) -> Callable[..., Any]:
     """Return a method that adds data points one by one to islands of particles."""
 
-    def made(data: tuple[np.ndarray, ...], size: int, repeats: int) -> Any:
-        method = sampler(islands=repeats)
-        return run(target(data, order=order), size * repeats, method=method)
+    def made(data: tuple[np.ndarray, ...], size: int, n: int, seed: int) -> Any:
+        method = sampler(islands=n)
+        return run(target(data, order=order), size * n, method=method, random_seed=seed)
 
     return made
 
@@ -82,97 +87,95 @@ def by_particles(sampler: Callable[..., Any], order: str) -> Callable[..., Any]:
 def by_stages(reference: str, kernel: Any) -> Callable[..., Any]:
     """Return a method that anneals latent values along independent paths."""
 
-    def made(data: tuple[np.ndarray, ...], size: int, repeats: int) -> Any:
+    def made(data: tuple[np.ndarray, ...], size: int, n: int, seed: int) -> Any:
         problem = target(data, representation="latent", reference=reference)
         # the likelihood matters at very small powers already
         schedule = np.linspace(0.0, 1.0, size + 1) ** (1 if reference == "ep" else 4)
         method = pe.methods.AIS(direction="forward")
-        return run(problem, repeats, method=method, kernel=kernel, schedule=schedule)
+        options = {"method": method, "kernel": kernel, "schedule": schedule}
+        return run(problem, n, random_seed=seed, **options)
 
     return made
 
 
-def arm(islands: int) -> pe.methods.ARM:
-    """Return ARM as in the paper: each island decides for itself."""
-    return pe.methods.ARM(islands=islands, decide="island", max_rounds=50)
+PLAIN = pe.methods.ResampleMove
+ADAPTIVE = pe.methods.ARM
+# As in the paper: each island decides for itself, and goes on until the threshold is met.
+AS_PUBLISHED = partial(pe.methods.ARM, decide="island", max_rounds=50, while_rising=False)
 
 
 METHODS = (
-    Method("ARM", (100, 1000), (16, 8), by_particles(arm, "informative")),
-    Method("RM", (100, 1000), (16, 8), by_particles(pe.methods.ResampleMove, "informative")),
-    Method("AIS rotations", (300, 1000), (64, 32), by_stages("prior", LatentHMC())),
-    Method("AIS rotations*", (50, 100, 300), (64, 64, 32), by_stages("ep", LatentHMC())),
-    Method("AIS HMC*", (50,), (8,), by_stages("ep", LatentHMC(0.02, 200, "identity"))),
-    Method("AIS HMC", (100,), (8,), by_stages("prior", LatentHMC(0.02, 200, "identity"))),
-    Method("ARM, random order", (100, 1000), (16, 4), by_particles(arm, "random")),
-    Method(
-        "RM, random order", (100, 1000), (16, 4), by_particles(pe.methods.ResampleMove, "random")
-    ),
-    Method("AIS RMHMC*", (5,), (2,), by_stages("ep", RiemannianHMC(0.3, 3))),
+    Method("RM, random order", (100,), (6,), by_particles(PLAIN, "random")),
+    Method("ARM, random order", (100,), (3,), by_particles(ADAPTIVE, "random"), 16),
+    Method("ARM as published, random order", (100,), (6,), by_particles(AS_PUBLISHED, "random")),
+    Method("AIS rotations*", (50, 100), (1, 1), by_stages("ep", LatentHMC()), 64),
+)
+# What takes hours: 1000 particles of each, and the other methods of the paper.
+LONG = (
+    Method("RM", (100, 1000), (6, 6), by_particles(PLAIN, "informative")),
+    Method("ARM", (100, 1000), (3, 3), by_particles(ADAPTIVE, "informative"), 16),
+    Method("ARM as published", (100, 1000), (6, 6), by_particles(AS_PUBLISHED, "informative")),
+    Method("RM, random order", (1000,), (6,), by_particles(PLAIN, "random")),
+    Method("ARM, random order", (1000,), (3,), by_particles(ADAPTIVE, "random"), 16),
+    Method("AIS rotations", (300, 1000), (1, 1), by_stages("prior", LatentHMC()), 64),
+    Method("AIS HMC*", (50,), (6,), by_stages("ep", LatentHMC(0.02, 200, "identity"))),
+    Method("AIS HMC", (100,), (6,), by_stages("prior", LatentHMC(0.02, 200, "identity"))),
+    Method("AIS RMHMC*", (5,), (6,), by_stages("ep", RiemannianHMC(0.3, 3))),
+)
+# The digits are already in random order.
+FEW = tuple(
+    Method(label, (100,), (n_batches,), by_particles(sampler, "given"), 16)
+    for label, n_batches, sampler in (
+        ("RM", 24, PLAIN),
+        ("ARM", 24, ADAPTIVE),
+        ("ARM as published", 12, AS_PUBLISHED),
+        ("ARM, islands decide", 12, partial(ADAPTIVE, decide="island")),
+        ("ARM, anticipate", 12, partial(ADAPTIVE, generate="anticipate")),
+        ("RM, optimal allocation", 12, partial(PLAIN, allocation="optimal")),
+    )
 )
 QUICK = tuple(
-    Method(m.label, m.sizes[:1] if "AIS" not in m.label else (20,), (4,), m.run)
-    for m in METHODS
-    if "RMHMC" not in m.label
+    Method(m.label, m.sizes[:1] if "AIS" not in m.label else (20,), (1,), m.run, 4)
+    for m in METHODS + LONG
+    if "RMHMC" not in m.label and m.sizes != (1000,)
+)
+PAIRS = (
+    ("ARM, random order", "RM, random order"),
+    ("ARM as published, random order", "RM, random order"),
+    ("ARM", "RM"),
+    ("ARM as published", "RM"),
+    ("ARM, islands decide", "RM"),
+    ("ARM, anticipate", "RM"),
+    ("RM, optimal allocation", "RM"),
 )
 
 
-def estimates(dt: Any) -> np.ndarray:
-    """Return log Z of every island or path, in nats."""
+def batch_of(method: Method, data: tuple[np.ndarray, ...], size: int, seed: int) -> dict[str, Any]:
+    """Return log Z of every island or path of a batch, its particles at a step, and its seconds."""
+    started = time.process_time()
+    dt = method.run(data, size, method.batch, seed)
+    seconds = time.process_time() - started
     blocks = pe.to_record(dt).of("forward")
-    return -np.concatenate([block.work for block in blocks])
+    log_z = -np.concatenate([block.work for block in blocks])
+    particles = np.concatenate(
+        [np.full(len(block.work), block.trace.particles.mean()) for block in blocks]
+    )
+    return {"log_z": log_z, "particles": particles, "seconds": seconds / len(log_z)}
 
 
-def kept(file: Path, make: Callable[[], Any]) -> tuple[np.ndarray, float]:
-    """Return the estimates of a run and their processor time, from its file if there is one."""
-    if not file.exists():
-        started = time.process_time()
-        found = estimates(make())
-        seconds = time.process_time() - started
-        np.savez(file, log_z=found, seconds=seconds / len(found))
-        print(f"{file.stem}: {seconds:.0f} s", flush=True)
-    with np.load(file) as archive:
-        return archive["log_z"], float(archive["seconds"])
-
-
-def table(data: tuple[np.ndarray, ...], folder: Path, methods: Sequence[Method]) -> pd.DataFrame:
-    """Return log mean and standard deviation of the estimates of all methods."""
-    rows = []
-    for method in methods:
-        name = method.label.lower().translate(str.maketrans({" ": "_", ",": "", "*": "_ep"}))
-        for size, repeats in zip(method.sizes, method.repeats, strict=True):
-            log_z, seconds = kept(
-                folder / f"{name}_{size}.npz",
-                lambda m=method, s=size, r=repeats: m.run(data, s, r),
-            )
-            rows.append(
-                {
-                    "method": method.label,
-                    "size": size,
-                    "estimates": len(log_z),
-                    "log_mean": logsumexp(log_z) - np.log(len(log_z)),
-                    "sd": log_z.std(ddof=1),
-                    "seconds": seconds,
-                }
-            )
-    ep = target(data).expectation_propagation()
-    rows.append({"method": "EP", "size": 0, "estimates": 1, "log_mean": ep.log_evidence})
-    return pd.DataFrame(rows)
-
-
-def draw(found: pd.DataFrame, file: Path, exact: float | None) -> None:
+def draw(found: pd.DataFrame, file: Path, ep: float, exact: float | None) -> None:
     """Draw the figure: log mean and standard deviation of the estimates against their time."""
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     colours = plt.get_cmap("tab10")
-    groups = [(name, part) for name, part in found.groupby("method", sort=False) if name != "EP"]
+    groups = list(found.groupby("setting", sort=False))
     for k, (name, part) in enumerate(groups):
         style = {"marker": "s" if name.endswith("*") else "o", "color": colours(k), "label": name}
         axes[0].plot(part.seconds, part.log_mean, **style)
-        axes[1].plot(part.seconds, part.sd, **style)
-    ep = float(found[found.method == "EP"].log_mean.iloc[0])
+        bars = part.sd - part.sd_low, part.sd_high - part.sd
+        axes[1].errorbar(part.seconds, part.sd, yerr=bars, capsize=2, **style)
     axes[0].axhline(ep, color="0.5", linestyle=":", label="EP")
     if exact is not None:
         axes[0].axhline(exact, color="0.2", label="annealed both ways")
@@ -191,19 +194,43 @@ def draw(found: pd.DataFrame, file: Path, exact: float | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the runs that are not there yet, the table and the figure."""
+    """Make the runs that are not there yet, the tables and the figure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--points", type=int, help="number of digits, RM and ARM only")
+    parser.add_argument("--only", nargs="+", help="labels of the methods to run")
+    parser.add_argument("--long", action="store_true", help="also settings that take hours")
     parser.add_argument("--quick", action="store_true", help="90 data points, and short runs")
     given = parser.parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
     inputs, labels = usps()[:2]
-    chosen = slice(361, 451) if given.quick else slice(None)
+    chosen, methods, name = np.arange(len(labels)), METHODS + LONG * given.long, NAME
+    if given.quick:
+        chosen, methods = chosen[361:451], QUICK
+    elif given.points:
+        # the order that GPClassification(order="random") has by default
+        chosen = np.random.default_rng(0).permutation(len(labels))[: given.points]
+        methods, name = FEW, f"{NAME}_{given.points}_points"
     data = inputs[chosen], labels[chosen]
-    found = table(data, given.folder, QUICK if given.quick else METHODS)
-    found.to_csv(given.folder / f"{NAME}.csv", index=False)
-    draw(found, given.folder / f"{NAME}.png", None if given.quick else EXACT)
+    methods = [m for m in methods if given.only is None or m.label in given.only]
+    for method in methods:  # so that times do not hold the compilation
+        if "RMHMC" not in method.label:
+            method.run((inputs[::40], labels[::40]), 10, 2, 0)
+    wanted = {
+        (method.label, size): (n, partial(batch_of, method, data, size))
+        for method in methods
+        for size, n in zip(method.sizes, method.repeats, strict=False)
+    }
+    runs = kept(given.folder / f"{name}_runs.csv", wanted)
+    found, compared = summary(runs), comparisons(runs, PAIRS)
+    found.to_csv(given.folder / f"{name}.csv", index=False, float_format="%.5g")
+    compared.to_csv(given.folder / f"{name}_compared.csv", index=False, float_format="%.4g")
     print(found.to_string(index=False))
+    print(compared.to_string(index=False))
+    if not given.points:
+        ep = target(data).expectation_propagation().log_evidence
+        exact = None if given.quick else EXACT
+        draw(found, given.folder / f"{name}.png", ep, exact)
 
 
 if __name__ == "__main__":

@@ -8,32 +8,34 @@ from training images (reseed), and annealed importance sampling (ais) in equal s
 the base rates of the training images, where a run consists of 100 paths. As in the paper, moves
 make ten Gibbs sweeps, and particles are resampled, or added, at a share of 0.7.
 
-    python examples/papers/fraccaro2016/figure4.py FOLDER [--particles 100 1000] [--runs 10]
+    python examples/papers/fraccaro2016/figure4.py FOLDER [--particles 100 1000] [--runs 50]
 
-FOLDER receives pcd500.npz where there is none yet, the runs, which are not made again,
-fraccaro2016_figure4.csv and the figure.
+FOLDER receives pcd500.npz where there is none yet; every run with its seed,
+fraccaro2016_figure4_runs.csv, from which an interrupted call goes on; and the table, the
+comparisons and the figure that follow.
 """
 
 import argparse
-import sys
 import time
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import pm_evidence as pe
+from examples.papers.fraccaro2016.runs import comparisons, kept, summary
+from examples.papers.kiwaki2015.train import trained
+from examples.real_data import mnist, published_rbm
 
-sys.path.append(str(Path(__file__).parents[2]))
-from papers.kiwaki2015.train import trained
-from real_data import mnist, published_rbm
-
-SEED = 4
+NAME = "fraccaro2016_figure4"
+BATCH = 10  # runs
 MACHINES = ("cd25", "pcd")
 MOVES = {"cd25": 1500, "pcd": 3000}  # Gibbs sweeps of new states
-RESEED_SHARE = 5  # runs with new states are so many times fewer
+RESEED_SHARE = 5  # a batch has so many times fewer runs with new states
 # Stages of annealed importance sampling; at 4000 a path takes as many sweeps as a particle, whose
 # 7840 sweeps are of half of the units on average.
 STAGES, PATHS = (1000, 4000, 10_000), 100
@@ -74,63 +76,47 @@ def sampler(method: str, name: str, n_runs: int) -> pe.methods.ResampleMove:
     return pe.methods.ARM(generate=generate, max_rounds=3, **options)
 
 
-def runs(
-    rbm: pe.rbm.RBM, name: str, method: str, size: int, n_runs: int, file: Path
-) -> dict[str, np.ndarray]:
-    """Return log Z of each run, and processor seconds of a run, from a file if there is one."""
-    if not file.exists():
-        of_ais = method == "ais"
-        options = {"draws": n_runs * (PATHS if of_ais else size)}
-        if of_ais:
-            chosen = pe.methods.AIS(n_stages=size, direction="forward")
-            options |= {"schedule": "linear"}
-        else:
-            chosen = sampler(method, name, n_runs)
-            options |= {"path": "units"}
-        started = time.process_time()
-        dt = pe.sample_evidence(
-            rbm,
-            method=chosen,
-            target_mcse=None,
-            random_seed=SEED,
-            progressbar=False,
-            cores=1,
-            **options,
-        )
-        seconds = (time.process_time() - started) / n_runs
-        log_weight = -dt["work"]["forward"].values.ravel()
-        log_z = np.logaddexp.reduce(log_weight.reshape(n_runs, -1), axis=1)
-        log_z -= np.log(log_weight.size / n_runs)
-        np.savez(file, log_z=log_z, seconds=seconds)
-        print(f"{file.stem}: {seconds:.1f} s each, {log_z.mean():.3f}", flush=True)
-    with np.load(file) as found:
-        return dict(found)
+def batch_of(rbm: pe.rbm.RBM, name: str, method: str, size: int, seed: int) -> dict[str, Any]:
+    """Return log Z of each run of a batch, its particles at a step, and processor seconds."""
+    n_runs, of_ais = max(BATCH // RESEED_SHARE, 2) if method == "reseed" else BATCH, method == "ais"
+    options: dict[str, Any] = {"draws": n_runs * (PATHS if of_ais else size)}
+    if of_ais:
+        options["method"] = pe.methods.AIS(n_stages=size, direction="forward")
+        options["schedule"] = "linear"
+    else:
+        options |= {"method": sampler(method, name, n_runs), "path": "units"}
+    started = time.process_time()
+    dt = pe.sample_evidence(
+        rbm, target_mcse=None, random_seed=seed, progressbar=False, cores=1, **options
+    )
+    seconds = (time.process_time() - started) / n_runs
+    log_weight = -dt["work"]["forward"].values.ravel()
+    log_z = np.logaddexp.reduce(log_weight.reshape(n_runs, -1), axis=1)
+    log_z -= np.log(log_weight.size / n_runs)
+    blocks = pe.to_record(dt).of("forward")
+    particles = PATHS if of_ais else [block.trace.particles.mean() for block in blocks]
+    return {"log_z": log_z, "particles": particles, "seconds": seconds}
 
 
-def table(
+def made(
     folder: Path,
     methods: Sequence[str],
     particles: Sequence[int],
     n_runs: int,
     quick: bool,
     data: Path | None,
+    names: Sequence[str] = MACHINES,
 ) -> pd.DataFrame:
-    """Return log mean of Z, standard deviation of log Z and processor seconds of all methods."""
-    rows = []
-    machines = {name: machine(name, folder, quick=quick, data=data) for name in MACHINES}
-    for method in methods:
-        for name, rbm in machines.items():
+    """Return the runs of all methods, made now where the file does not have them."""
+    wanted = {}
+    for name in names:
+        rbm = machine(name, folder, quick=quick, data=data)
+        for method in methods:
             sizes = STAGES if method == "ais" else tuple(particles)
             for size in (10,) if quick and method == "ais" else sizes:
-                n = max(n_runs // RESEED_SHARE, 2) if method == "reseed" else n_runs
-                file = folder / f"figure4_{name}_{method}_{size}_{n}.npz"
-                found = runs(rbm, name, method, size, n, file)
-                log_z = found["log_z"]
-                log_mean = np.logaddexp.reduce(log_z) - np.log(n)
-                sd = log_z.std(ddof=1)
-                rows.append((name, method, size, n, log_mean, sd, float(found["seconds"])))
-    columns = ["machine", "method", "size", "runs", "log_mean", "sd", "seconds"]
-    return pd.DataFrame(rows, columns=columns).sort_values("machine", kind="stable")
+                make = partial(batch_of, rbm, name, method, size)
+                wanted[f"{name} {method}", size] = -(-n_runs // BATCH), make
+    return kept(folder / f"{NAME}_runs.csv", wanted)
 
 
 def figure(found: pd.DataFrame, path: Path) -> None:
@@ -140,14 +126,15 @@ def figure(found: pd.DataFrame, path: Path) -> None:
     drawn, axes = plt.subplots(2, 2, figsize=(9.0, 7.0), layout="constrained", sharex="col")
     for column, name in enumerate(MACHINES):
         for method, colour in COLOURS.items():
-            rows = found[(found["machine"] == name) & (found["method"] == method)]
+            rows = found[found["setting"] == f"{name} {method}"]
             if rows.empty:
                 continue
             look = {"color": colour, "marker": "o", "label": method}
             axes[0, column].errorbar(
                 rows["seconds"], rows["log_mean"], yerr=rows["sd"], capsize=3, **look
             )
-            axes[1, column].plot(rows["seconds"], rows["sd"], **look)
+            bars = rows["sd"] - rows["sd_low"], rows["sd_high"] - rows["sd"]
+            axes[1, column].errorbar(rows["seconds"], rows["sd"], yerr=bars, capsize=3, **look)
         axes[0, column].set(xscale="log", title=name.upper(), ylabel="log mean of Z (nats)")
         axes[1, column].set(
             xscale="log",
@@ -166,18 +153,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--particles", type=int, nargs="+", default=[100, 1000])
-    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--runs", type=int, default=50, help="in batches of ten")
+    parser.add_argument("--machines", nargs="+", choices=MACHINES, default=list(MACHINES))
     parser.add_argument("--methods", nargs="+", choices=list(COLOURS), default=list(COLOURS))
     parser.add_argument("--quick", action="store_true", help="machines and runs that take seconds")
     parser.add_argument("--data", type=Path, help="folder of real data")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", pe.EvidenceWarning)  # the table holds the spread of the runs
     options.folder.mkdir(parents=True, exist_ok=True)
-    sizes = options.particles, options.runs, options.quick, options.data
-    found = table(options.folder, options.methods, *sizes)
-    found.to_csv(options.folder / "fraccaro2016_figure4.csv", index=False, float_format="%.5g")
-    print(found.to_string(index=False, float_format="{:.3f}".format))
-    figure(found, options.folder / "fraccaro2016_figure4.png")
+    sizes = options.particles, options.runs, options.quick, options.data, options.machines
+    rows = made(options.folder, options.methods, *sizes)
+    pairs = [
+        (f"{name} {better}", f"{name} {worse}")
+        for name in MACHINES
+        for better, worse in (("arm", "rm"), ("anticipate", "rm"), ("anticipate", "arm"))
+    ]
+    found, compared = summary(rows), comparisons(rows, pairs)
+    found.to_csv(options.folder / f"{NAME}.csv", index=False, float_format="%.5g")
+    compared.to_csv(options.folder / f"{NAME}_compared.csv", index=False, float_format="%.4g")
+    print(found.to_string(index=False))
+    print(compared.to_string(index=False))
+    figure(found, options.folder / f"{NAME}.png")
 
 
 if __name__ == "__main__":
