@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 COLUMNS = ("setting", "size", "seed", "log_z", "particles", "seconds")
 Batch = Callable[[int], Mapping[str, Any]]  # from a seed to the columns after it
 LEVEL, RESAMPLES, SEED = 95.0, 4000, 2016
+LEAST = 20  # estimates, from which the bootstrap says how much their variance varies
 
 
 def kept(file: Path, wanted: Mapping[tuple[str, int], tuple[int, Batch]]) -> pd.DataFrame:
@@ -65,13 +66,14 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
 def comparisons(found: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
     """Return variance times cost of one setting over that of another, with intervals.
 
-    A ratio below 1 says that the first is better, and is shown if the interval lies below 1.
+    A ratio below 1 says that the first is better, and is shown if the interval lies below 1. Pairs
+    with fewer than 20 estimates are left out.
     """
     rows = []
     for size in found["size"].unique():
         for pair in pairs:
             parts = [found[(found["setting"] == s) & (found["size"] == size)] for s in pair]
-            if min(map(len, parts)) < 2:
+            if min(map(len, parts)) < LEAST:
                 continue
             first, second = (part["log_z"].to_numpy() for part in parts)
             drawn = variances(first) / variances(second)
