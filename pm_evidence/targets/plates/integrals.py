@@ -182,7 +182,8 @@ class Counts:
             with np.errstate(all="ignore"):
                 ratio = np.exp(log_terms[:, -1] - log_terms[:, -2])
                 tail = np.where(ratio < 1.0, weight[:, -1] * ratio / (1.0 - ratio), np.inf)
-            tail[(weight[:, -1] == 0.0) & (weight[:, : m // 2].sum(axis=1) > 0.0)] = 0.0
+            rises = log_terms[:, -1] > log_terms[:, -2]
+            tail[(weight[:, -1] == 0.0) & (weight[:, : m // 2].sum(axis=1) > 0.0) & ~rises] = 0.0
             # where all terms are zero so far, as below a number that was seen, there may be more
             undefined = np.isnan(total) | (total == np.inf)
             settled = (tail < 1e-12) | (m >= _MOST_COUNTS) | undefined

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+from pymc.distributions.distribution import DiracDeltaRV
 from pymc.logprob.transforms import CircularTransform
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -208,9 +209,16 @@ def _counted(n: int, noun: str) -> str:
 def _support(rv: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Return least and greatest values of a discrete variable; counts start at 0 or 1."""
     lower, upper = discrete_support(rv, shape)
-    if np.isinf(lower).all() and type(rv.owner.op).__name__ in _COUNTS:
-        lower = np.full(lower.shape, float(_COUNTS[type(rv.owner.op).__name__]))
+    op, name = rv.owner.op, type(rv.owner.op).__name__
+    if np.isinf(lower).all() and name in _COUNTS:
+        lower = np.full(lower.shape, float(_COUNTS[name]))
+    if name in _ZERO_INFLATED:
+        zero, counts = op.dist_params(rv.owner)[1:]
+        if isinstance(zero.owner.op, DiracDeltaRV) and counts.type.shape == rv.type.shape:
+            lower, upper = _support(counts, shape)
+            lower = np.minimum(lower, 0.0)
     return lower, upper
 
 
 _COUNTS = {"PoissonRV": 0, "NegBinomialRV": 0, "GeometricRV": 1}
+_ZERO_INFLATED = ("MixtureRV", "MarginalMixtureRV")

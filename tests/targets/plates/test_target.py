@@ -115,6 +115,22 @@ def test_sums_over_labels_and_counts() -> None:
     assert found == pytest.approx(labels + logsumexp(log_f, axis=1).sum(), abs=1e-9)
 
 
+def test_counts_that_may_be_zero_or_thousands() -> None:
+    """Between zero and the mode of a zero-inflated count, densities are too small for a float."""
+    seen = np.array([[0, 0, 0], [9, 7, 11]])
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate", 2000)
+        n = pm.ZeroInflatedPoisson("n", 0.6, rate, shape=2)
+        pm.Binomial("k", n[:, None], 0.004, observed=seen)
+    found = PlateTarget(model).density.values(np.log([[5.0], [800.0], [2000.0]]))[:, 1]
+    every = np.arange(8000)[:, None]
+    log_f = binom.logpmf(seen, every[..., None], 0.004).sum(axis=2)
+    for value, mean in zip(found, (5, 800, 2000), strict=True):
+        log_prior = np.log(0.6) + poisson.logpmf(every, mean)
+        log_prior = np.logaddexp(log_prior, np.where(every == 0, np.log(0.4), -np.inf))
+        assert value == pytest.approx(logsumexp(log_f + log_prior, axis=0).sum(), abs=1e-9)
+
+
 @pytest.mark.parametrize(("size", "width"), [(2, 1e-4), (4, 2e-3), (20, 0.02)])
 def test_narrow_modes_beside_wide_ones(size: int, width: float) -> None:
     y = 2.82 * np.resize([1, -1, 1.02, 0.98, -1.01, 1.03, -0.97], size)
