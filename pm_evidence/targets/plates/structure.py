@@ -213,9 +213,9 @@ def _support(rv: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     if np.isinf(lower).all() and name in _COUNTS:
         lower = np.full(lower.shape, float(_COUNTS[name]))
     if name in _ZERO_INFLATED:
-        zero, counts = op.dist_params(rv.owner)[1:]
-        if isinstance(zero.owner.op, DiracDeltaRV) and counts.type.shape == rv.type.shape:
-            lower, upper = _support(counts, shape)
+        _, zero, *counts = op.dist_params(rv.owner)
+        if len(counts) == 1 and isinstance(zero.owner.op, DiracDeltaRV):
+            lower, upper = _support(counts[0], shape)
             lower = np.minimum(lower, 0.0)
     return lower, upper
 
