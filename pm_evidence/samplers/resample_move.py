@@ -224,10 +224,10 @@ class ARM(ResampleMove):
         can make them, such as a `pe.rbm.RBM` with ``data``.
     decide : str
         Who decides how many particles a stage receives. ``"first_pass"``: a few islands that do not
-        count. They estimate the variance of the weights of each stage, and the islands that count
-        have particles in proportion to its square root (Theorem 1 of the paper) where those of a
-        stage at the threshold are not enough. ``"island"``: each island for itself, as in the
-        paper; it adds particles until the threshold is reached.
+        count. They estimate the variance of the weights of each stage. Where it is larger than the
+        threshold allows, the islands that count have particles in proportion to its square root
+        (Theorem 1 of the paper). ``"island"``: each island for itself, as in the paper; it adds
+        particles until the threshold is reached.
     ess_threshold : float
         Effective sample size at which no further particles are needed, as a share of all of them:
         ``gamma_thr`` of the paper.

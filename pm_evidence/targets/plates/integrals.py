@@ -15,8 +15,8 @@ from pm_evidence.targets.plates.programs import PlateProgram
 
 Floats = NDArray[np.float64]
 
-# Sums over counts have at least so many terms, and at most so many.
-_COUNTS, _MOST_COUNTS = 32, 8192
+# Fewest and most terms of a sum over counts, and the share of the tail at which it ends.
+_COUNTS, _MOST_COUNTS, _TAIL = 32, 8192, 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +154,15 @@ class Counts:
 
     @classmethod
     def of(cls, program: PlateProgram, x: Floats) -> Self:
-        """Return the rule that starts with as many terms as half of some points need."""
-        found = [(nodes.weight.shape[1], nodes) for _, nodes in cls(program).integrate(x)]
-        if not any(np.isfinite(nodes.log_integral).all(axis=1).any() for _, nodes in found):
-            raise NotBatchedError(f"no sum over counts is finite before {_MOST_COUNTS} terms")
-        needed = sorted(m for m, nodes in found for _ in nodes.weight)
+        """Return the rule that starts with as many terms as half of some points need.
+
+        NotBatchedError is raised if the most terms are not enough for half of them.
+        """
+        found = [nodes for _, nodes in cls(program).integrate(x)]
+        ended = [(np.isfinite(n.log_integral) & (n.error < _TAIL)).all(axis=1) for n in found]
+        if 2 * np.concatenate(ended).sum() < len(x):
+            raise NotBatchedError(f"sums over counts need more than {_MOST_COUNTS} terms")
+        needed = sorted(n.weight.shape[1] for n in found for _ in n.weight)
         return cls(program, needed[len(needed) // 2])
 
     @property
@@ -186,7 +190,7 @@ class Counts:
             tail[(weight[:, -1] == 0.0) & (weight[:, : m // 2].sum(axis=1) > 0.0) & ~rises] = 0.0
             # where all terms are zero so far, as below a number that was seen, there may be more
             undefined = np.isnan(total) | (total == np.inf)
-            settled = (tail < 1e-12) | (m >= _MOST_COUNTS) | undefined
+            settled = (tail < _TAIL) | (m >= _MOST_COUNTS) | undefined
             done = settled.all(axis=1)
             if done.any():
                 part = total[done], tail[done], nodes[done], weight[done]

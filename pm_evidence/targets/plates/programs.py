@@ -33,7 +33,7 @@ _LARGEST = 2**17
 # A product of matrices adds so many numbers in the time in which an operation gives one.
 _LESS_WORK, _PER_PRODUCT = 0.25, 8
 
-# Distributions of which the parameters are draws from others are looked into so often.
+# Mixtures whose components are mixtures are followed to this depth.
 _MOST_NESTED = 8
 
 # Distributions whose last two parameters are location and scale of the unconstrained value, and

@@ -212,7 +212,7 @@ def _support(rv: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     op, name = rv.owner.op, type(rv.owner.op).__name__
     if np.isinf(lower).all() and name in _COUNTS:
         lower = np.full(lower.shape, float(_COUNTS[name]))
-    if name in _ZERO_INFLATED:
+    if name == "MixtureRV":  # with an atom at zero: zero-inflated
         _, zero, *counts = op.dist_params(rv.owner)
         if len(counts) == 1 and isinstance(zero.owner.op, DiracDeltaRV):
             lower, upper = _support(counts[0], shape)
@@ -221,4 +221,3 @@ def _support(rv: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 _COUNTS = {"PoissonRV": 0, "NegBinomialRV": 0, "GeometricRV": 1}
-_ZERO_INFLATED = ("MixtureRV", "MarginalMixtureRV")

@@ -183,3 +183,12 @@ def test_what_cannot_be_integrated_is_refused() -> None:
         pe.sample_evidence(model, marginalise=True, progressbar=False)
     with pytest.raises(ValueError, match="marginalise must be 'auto', True or False"):
         pe.sample_evidence(model, marginalise="yes", progressbar=False)
+
+
+def test_sums_that_need_too_many_terms_are_not_made() -> None:
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 400, 0.02)
+        n = pm.Poisson("n", rate, shape=2)
+        pm.Binomial("k", n, 0.5, observed=[9_900, 10_100])
+    with pytest.raises(NotBatchedError, match="more than 8192 terms"):
+        PlateTarget(model)
