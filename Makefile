@@ -22,6 +22,10 @@ ifdef PM_EVIDENCE_DATA
   export PM_EVIDENCE_DATA
 endif
 
+# Compiled modules are kept, which the environments of some machines forbid: without them each process
+# of the tests compiles PyMC and all tests again, for 40 seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Each test process has one core, so BLAS must not start threads of its own.
 ONE_CORE := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_CORE) MPLBACKEND=Agg $(BIN)/python -m pytest

@@ -45,6 +45,7 @@ def test_a_default_run_is_right(name):
     assert attrs["route"] in ("importance", "annealing")
 
 
+@pytest.mark.slow
 def test_the_same_run_as_with_numba():
     """Both draw the same random numbers, so that only rounding differs."""
     runs = [

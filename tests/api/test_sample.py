@@ -156,7 +156,6 @@ def test_the_model_may_come_by_context_or_by_name(line, short):
     assert same_numbers(sample(model=line), short)
     with line:
         assert same_numbers(sample(), short)
-        assert same_numbers(sample(line), short)
     with pm.Model():
         assert same_numbers(sample(line), short)  # the argument counts, not the context
 
@@ -384,6 +383,7 @@ def test_no_support_anywhere():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Found chain dimension to be longer than draw:UserWarning")
 def test_support_that_few_draws_reach():
     """Some islands may begin without a live particle: they count as zero, and nothing fails."""

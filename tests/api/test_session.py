@@ -54,6 +54,7 @@ def test_a_number_of_stages_that_is_asked_for_is_kept():
     assert dt["annealing"].sizes["stage"] >= 40
 
 
+@pytest.mark.slow
 def test_reverse_paths_of_a_prior_far_wider_than_the_data():
     """A prior 3e10 times wider than the data: few reverse starts had a weight, a raw error."""
     with pm.Model() as model:

@@ -100,6 +100,7 @@ def test_coverage_of_chains(n, m):
     assert spread[0] < spread[1]
 
 
+@pytest.mark.slow
 def test_bias_and_variance():
     """Carlson et al. (2016), Eq. 15 and 16, against 4,000 repetitions of 400 states. Seed 3.
 

@@ -116,7 +116,8 @@ def watched_division(monkeypatch):
     return answers
 
 
-@pytest.mark.parametrize("kernel", ["hmc", pytest.param("random_walk", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["hmc", "random_walk"])
 def test_same_bits_however_rows_are_divided(monkeypatch, kernel):
     """Pilot, survey, fit and results of a run: here, in threads, and on an executor."""
     model = slow_model()

@@ -100,6 +100,7 @@ def test_members_that_are_copies_of_one_another():
     assert shape is not None and np.all(np.diag(shape.factor) > 0.0)
 
 
+@pytest.mark.slow
 def test_the_metric_leaves_the_density_invariant(precise):
     path, prior = precise
     state, _ = population(path, prior, 0.5, 1000, seed=6)

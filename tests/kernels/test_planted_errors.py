@@ -111,6 +111,7 @@ def test_kernel_without_reject_step_is_caught(system, name, without_reject):
     expect_not_invariant(system, name, far, n=2000)  # in plain Python
 
 
+@pytest.mark.slow
 def test_gibbs_without_weights_is_caught(interpreted, monkeypatch):
     """Gibbs draws have no reject step: their error is a draw that ignores the density."""
     monkeypatch.setattr(discrete, "exp", lambda log_weight: 1.0)

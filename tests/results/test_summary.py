@@ -184,6 +184,7 @@ def run_many(name, seeds):
     assert_covered(*np.array(found).T, exact.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["smc", "ais forward", "aisel"])
 def test_intervals_cover_the_exact_mean(name):
     """Twenty seeds show an error that is half as large as it should be."""

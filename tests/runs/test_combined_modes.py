@@ -114,7 +114,14 @@ def test_few_combinations_are_all_found(build, d, sd, target_mcse):
     assert runs.far == 0.0 and runs.ok.mean() > 0.8
 
 
-@pytest.mark.parametrize(("d", "sd"), [(2, 1e-4), (6, 0.02), (10, 0.1)])
+@pytest.mark.parametrize(
+    ("d", "sd"),
+    [
+        pytest.param(2, 1e-4, marks=pytest.mark.slow),
+        (6, 0.02),
+        pytest.param(10, 0.1, marks=pytest.mark.slow),
+    ],
+)
 def test_independent_coordinates_are_integrated(d, sd):
     """All combinations of their modes are counted, however many there are."""
     model, exact = products(d, sd)

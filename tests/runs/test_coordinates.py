@@ -58,6 +58,7 @@ def distance(dt):
     return abs(found.value - SCHOOLS.log_evidence) / found.mcse
 
 
+@pytest.mark.slow
 def test_evidence_is_the_same_in_all_coordinates(model, monkeypatch):
     """Log Z would depend on the coordinates that a run happens to choose."""
     for amount in (0.3, 1.0):  # 0 is that of the default run below

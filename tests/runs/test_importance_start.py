@@ -122,6 +122,7 @@ def two_peaks(at=2.0, width=0.003, log_mass=1.0):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "target_mcse"),
     [

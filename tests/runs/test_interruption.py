@@ -92,6 +92,7 @@ def test_one_island_gives_no_estimate(model):
     assert not [t for t in threading.enumerate() if t.name.startswith("pm_evidence")]
 
 
+@pytest.mark.slow
 def test_a_bridge_outweighs_islands_without_one(model):
     """In the second round the islands of the first, with their bridges, are kept."""
     dt, found = interrupted(model, *ISLAND, 12, target_mcse=1e-3, **SMALL)

@@ -79,6 +79,7 @@ def test_the_first_route_is_the_last_where_it_certifies_itself(certified):
     assert pe.to_record(certified).facts.routes["importance"]["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_a_posterior_that_no_density_fits_is_annealed(heavy_tailed):
     dt = sampled(heavy_tailed, cores=1, target_mcse=0.1)
     facts, routes = facts_of(dt)
@@ -135,6 +136,7 @@ def test_chains_that_hardly_move_are_made_longer(heavy_tailed, monkeypatch):
     assert facts["n_evaluations"] == n_evaluations(routes, dt)
 
 
+@pytest.mark.slow
 def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     """If it finds far more evidence than the islands after it, these have missed a mode."""
 

@@ -80,6 +80,7 @@ def test_mean_of_z_is_exact_over_runs():
     assert abs(np.mean(z) - 1.0) < 4.0 * error
 
 
+@pytest.mark.slow
 def test_an_allocation_that_looks_at_its_own_weights_is_seen():
     """The test of the mean would not notice it: islands that decide for themselves are biased."""
     target = chain(n=6, strength=3.0)

@@ -52,6 +52,7 @@ def test_kernels_are_those_of_the_stage_of_the_pilot():
         assert kernel is coarse.kernels[stage]
 
 
+@pytest.mark.slow
 def test_the_predicted_variance_is_that_of_a_run_whose_moves_draw_independently():
     """With tau = 0 every move of `pe.mixtures.Gaussian` is an exact draw.
 

@@ -122,6 +122,7 @@ def one_value_for_each_group():
     return model
 
 
+@pytest.mark.slow
 def test_approximations_have_to_predict_their_neighbours():
     """In non-centred coordinates they do not, where the noise is small; in centred ones they do."""
     target = target_of(one_value_for_each_group(), reparameterise=True, backend="numpy")

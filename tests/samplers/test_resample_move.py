@@ -48,6 +48,7 @@ def test_weights_of_the_wrong_variable_are_seen():
     assert abs(found.value - target.log_z) > 4.0 * found.mcse
 
 
+@pytest.mark.slow
 def test_optimal_allocation_gives_less_variance():
     """A second pass would cost twice as much for nothing."""
     target = chain(n=12, strength=1.5)

@@ -131,6 +131,7 @@ def test_ess_is_that_of_one_step_in_all_samplers(direction):
         np.testing.assert_allclose(record.trace.ess[k], ess, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain_length", [1, 5])
 def test_single_run_variance(chain_length):
     """It states the spread of islands without running them, where chains mix well.

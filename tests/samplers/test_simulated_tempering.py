@@ -118,6 +118,7 @@ def test_every_start_gives_the_evidence(start):
     assert abs(found.value - TARGET.log_evidence) < 4 * found.mcse
 
 
+@pytest.mark.slow
 def test_temperatures_follow_the_stages_of_the_pilot():
     """Twice as many by default, or as many as are asked for, by number or by weights."""
     beta = run(pe.methods.SimulatedTempering(chains=8), draws=20)["annealing"]["beta"].values

@@ -166,6 +166,7 @@ def test_a_peak_that_has_no_mass():
     assert ((z > -2.5) & (z < -0.5)).any() and ((z > 0.5) & (z < 2.5)).any()
 
 
+@pytest.mark.slow
 def test_a_ridge_without_end():
     """The likelihood grows without bound where the scale goes to zero and the mean to the data."""
     rng = np.random.default_rng(4)

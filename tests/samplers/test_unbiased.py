@@ -148,8 +148,8 @@ WRONG = [
     (TablePath(), AcceptsAll()),
 ]
 LARGER = [
-    (SMC(chain_length=1), 200, 400),
-    (SMC(chain_length=5), 200, 400),
+    pytest.param(SMC(chain_length=1), 200, 400, marks=pytest.mark.slow),
+    pytest.param(SMC(chain_length=5), 200, 400, marks=pytest.mark.slow),
     (AIS(n_stages=21), 64 * 100, 20),
 ]
 

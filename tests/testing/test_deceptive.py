@@ -50,6 +50,7 @@ def test_spikes(name):
     assert SYSTEMS[name].log_evidence == pytest.approx(np.log1p(case.weight), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_banana():
     """A sum over a grid of the joint density, which is smooth along and across the ridge."""
     model = SYSTEMS["banana"].build()
@@ -91,6 +92,7 @@ def test_horseshoe():
     assert logp(at) == pytest.approx(scales + rest)
 
 
+@pytest.mark.slow
 def test_one_way():
     """A sum over a grid of the multivariate normal density of all data."""
     group, y = deceptive.funnel_data()

@@ -199,7 +199,11 @@ def test_samplers_of_the_package_pass(sampler):
 
 @pytest.mark.parametrize(
     ("target", "log_evidence"),
-    [(GAUSSIAN, EXACT), (pe.lattices.Ising(4), None), (pe.lattices.Potts(3, q=3), None)],
+    [
+        (GAUSSIAN, EXACT),
+        (pe.lattices.Ising(4), None),
+        pytest.param(pe.lattices.Potts(3, q=3), None, marks=pytest.mark.slow),
+    ],
     ids=["gaussian", "ising", "potts"],
 )
 def test_families_pass(target, log_evidence):

@@ -264,9 +264,11 @@ PLANS = {
 LONG = {
     "dirichlet_mixture",
     "dirichlet_multinomial",
+    "label_switching",
     "lkj_correlation",
     "lkj_covariance",
     "ordered_three",
+    "ordered_two",
     "ordered_unequal",
 }
 OWN_TEST = {
@@ -383,7 +385,9 @@ def test_planted_wrong_value_is_caught(name):
             check(system, numerical)
 
 
-@pytest.mark.parametrize("name", ["ordered_two", "interval_cut_normal"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("ordered_two", marks=pytest.mark.slow), "interval_cut_normal"]
+)
 def test_forgotten_renormalisation_is_caught(name):
     system = replace(SYSTEMS[name], log_prior_mass=0.0)
     with pytest.raises(AssertionError):

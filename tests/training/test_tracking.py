@@ -60,7 +60,7 @@ def followed(algorithm, n_updates=600, rate=0.3, seed=1, **options):
 # --- log Z ---
 
 
-@pytest.mark.parametrize("algorithm", ["cd", "tempering"])
+@pytest.mark.parametrize("algorithm", ["cd", pytest.param("tempering", marks=pytest.mark.slow)])
 def test_log_z_is_within_its_error_of_the_exact_value(algorithm):
     """At 31 points of a training of 12 hidden units, over which log Z changes by several nats.
 
@@ -107,6 +107,7 @@ def test_chains_that_responded_at_once_would_have_a_smaller_error(monkeypatch):
     assert np.sqrt(np.mean(slow_deviations() ** 2)) > 1.6
 
 
+@pytest.mark.slow
 def test_chains_that_give_the_gradient_must_not_judge_the_step_by_themselves(monkeypatch):
     """The planted error: every update moves away from these states, so that log Z drifts down."""
     monkeypatch.setattr(TemperedChains, "own_part", lambda self, parameters, rate: 0.0)
@@ -114,6 +115,7 @@ def test_chains_that_give_the_gradient_must_not_judge_the_step_by_themselves(mon
     assert error.mean() < 0.0 and np.sqrt((z**2).mean()) > 4.0
 
 
+@pytest.mark.slow
 def test_without_prediction_log_z_lags_behind():
     """As in the paper, whose steps are small; here the error is larger by far."""
     predicted = deviations(followed("cd", n_updates=200))[0]

@@ -61,6 +61,7 @@ def tiny_data():
     return np.repeat(STATES, np.where(opposite, 35, 2), axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["cd", "pcd"])
 def test_many_steps_reach_the_maximum_of_the_likelihood(tiny_data, algorithm):
     """A gradient of the wrong sign, scale or layer ends elsewhere.

@@ -19,7 +19,12 @@ def sample(target, **options):
 
 @pytest.mark.parametrize(
     ("method", "problem"),
-    [("smc", pair(1.0)), ("ais", pair(-2.0)), ("smc", triple()), ("ais", one_factor(12))],
+    [
+        ("smc", pair(1.0)),
+        ("ais", pair(-2.0)),
+        ("smc", triple()),
+        pytest.param("ais", one_factor(12), marks=pytest.mark.slow),
+    ],
 )
 def test_sequences_find_the_exact_evidence(method, problem):
     """Orthant probabilities in closed form and by quadrature, forward and in both directions."""
@@ -74,7 +79,8 @@ def test_kernels_of_latent_values():
             target.annealing_setup(kernel)
 
 
-@pytest.mark.parametrize("reference", ["ep", pytest.param("prior", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", ["ep", "prior"])
 def test_conformance_of_latent_values(reference):
     """What every target has to do, by the checks that users have for theirs."""
     target, exact = one_factor(4, representation="latent", reference=reference)

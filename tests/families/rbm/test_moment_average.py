@@ -50,7 +50,8 @@ def test_moments_of_the_knots_lie_evenly_between_those_of_the_ends():
     assert abs(exact[2].visible - wanted).mean() < 0.2 * abs(middle.visible - wanted).mean()
 
 
-@pytest.mark.parametrize("n_updates", [5, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_updates", [5, None])
 def test_a_run_along_it_finds_log_z(n_updates):
     """Whatever the knots are: they are fitted by few updates here, and by default."""
     machine, path = sine(data=bits(40, 16)), "moment_average"

@@ -41,6 +41,7 @@ def test_one_call_finds_the_exact_log_z(size, latent):
         assert abs(each.value - log_z(*size)) < 4 * each.mcse
 
 
+@pytest.mark.slow
 def test_without_data_reverse_paths_start_from_islands():
     dt = sample(sine(), draws=400)
     assert "island" in dt["work"] and "island" not in sample(sine(data=bits(9, 16)))["work"]

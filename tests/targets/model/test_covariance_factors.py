@@ -76,6 +76,7 @@ def test_the_maps_are_inverse_and_the_jacobian_right(factor):
         assert np.linalg.slogdet(change / 2e-6)[1] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_prior_draws_are_independent_and_have_the_density(own, target):
     """The prior of correlations is that of Lewandowski, Kurowicka and Joe (2009)."""
     z = target.finite_prior_points(2000, np.random.SeedSequence(1))

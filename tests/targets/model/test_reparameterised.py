@@ -87,6 +87,7 @@ def test_density_is_that_of_the_model(target, plain, amount):
     assert np.allclose(moved.evaluate(z).log_density, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_gradient(target):
     """Trajectories would bend the wrong way, so that nearly all proposals are rejected."""
     moved = at(target, 0.3)
@@ -107,15 +108,15 @@ def test_gradient(target):
 def test_prior_draws_are_those_of_the_model(target, plain):
     """Annealing would start from another distribution than the prior.
 
-    Each marginal is compared by a two-sample Kolmogorov-Smirnov test with 1,000 draws; of the 33
+    Each marginal is compared by a two-sample Kolmogorov-Smirnov test with 400 draws; of the 33
     tests, one would fail falsely in 5,000 seeds.
     """
     from scipy.stats import ks_2samp
 
     moved = at(target, 0.3)
-    z = moved.draw(1000, np.random.SeedSequence(3)).x
+    z = moved.draw(400, np.random.SeedSequence(3)).x
     x = moved.coordinates.to_model(z, moved.centring)
-    other = plain.draw(1000, np.random.SeedSequence(4)).x
+    other = plain.draw(400, np.random.SeedSequence(4)).x
     p = [ks_2samp(x[:, k], other[:, k]).pvalue for k in range(moved.n_dim)]
     assert min(p) > 1e-5
 

@@ -131,7 +131,14 @@ def test_counts_that_may_be_zero_or_thousands() -> None:
         assert value == pytest.approx(logsumexp(log_f + log_prior, axis=0).sum(), abs=1e-9)
 
 
-@pytest.mark.parametrize(("size", "width"), [(2, 1e-4), (4, 2e-3), (20, 0.02)])
+@pytest.mark.parametrize(
+    ("size", "width"),
+    [
+        pytest.param(2, 1e-4, marks=pytest.mark.slow),
+        (4, 2e-3),
+        pytest.param(20, 0.02, marks=pytest.mark.slow),
+    ],
+)
 def test_narrow_modes_beside_wide_ones(size: int, width: float) -> None:
     y = 2.82 * np.resize([1, -1, 1.02, 0.98, -1.01, 1.03, -0.97], size)
     with pm.Model() as model:

@@ -39,6 +39,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLA
 NAMES = [pytest.param(n, marks=pytest.mark.slow if n != "poisson" else []) for n in MODELS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_group_is_estimated_without_bias(name):
     # 72 means of 4,000 weights each; false alarm below 1e-3 in all at 4.5 standard errors
@@ -67,6 +68,7 @@ def test_a_planted_error_would_be_seen():
     assert np.all(np.abs(ratio.mean(axis=0) - 1) > 4.5 * error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "gain"), [("poisson", 5.0), ("gaussian", 2.0)])
 def test_the_lattice_lowers_the_error(name, gain):
     x, seeds = at_point(1000), seeds_of(1000)

@@ -125,6 +125,7 @@ def test_covariates_that_are_too_short():
 # --- draws ---
 
 
+@pytest.mark.slow
 def test_predictive_draws_have_the_models_moments():
     """Simulated counts of several components: means, and covariances over components and time."""
     sd, n = np.array([10.0, 5.0]), 3000
