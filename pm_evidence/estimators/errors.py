@@ -46,8 +46,8 @@ def _shape(excess: NDArray[np.float64]) -> float:
         return float("nan")
     n_grid = 30 + int(np.sqrt(n))
     grid = 1.0 - np.sqrt(n_grid / (np.arange(1, n_grid + 1) - 0.5))
-    grid = grid / (3.0 * quartile) + 1.0 / excess[-1]
     with np.errstate(all="ignore"):
+        grid = grid / (3.0 * quartile) + 1.0 / excess[-1]
         shapes = np.log1p(-grid[:, None] * excess).mean(axis=1)
         log_likelihood = n * (np.log(-grid / shapes) - shapes - 1.0)
         weight = np.exp(log_likelihood - log_likelihood.max())

@@ -86,3 +86,9 @@ def test_what_lies_beyond_the_largest_weight(k):
     predicted = [unseen_tail(x, -np.log1p(-k)) for x in sets]
     true = np.exp((1.0 - 1.0 / k) * sets.max(axis=1))
     assert 0.6 < np.median(predicted) / np.median(true) < 1.7
+
+
+def test_one_weight_beyond_all_others():
+    """The others are less than 1e-308 of it: the shape is infinite, without a warning of NumPy."""
+    log_weight = np.append(-715.0 + np.random.default_rng(2).normal(size=99), 0.0)
+    assert pareto_k(log_weight) == np.inf

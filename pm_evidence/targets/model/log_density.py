@@ -21,6 +21,7 @@ from pm_evidence.targets.compile.rewrite import without_traces
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.coordinates import PartlyCentred
+from pm_evidence.targets.model.equal_terms import FEWEST, joined
 from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
 from pm_evidence.targets.model.vectorised import quietly
 
@@ -142,7 +143,7 @@ def _log_prior(
 
 def _log_likelihood(model: pm.Model, left_out: Collection[Variable]) -> Variable:
     """Return the log likelihood as a graph of the model's value variables."""
-    if left_out:
+    if left_out or len(model.observed_RVs) >= FEWEST:
         evaluated = [rv for rv in model.observed_RVs if rv not in left_out]
         return model.potentiallogp + _sum_of(model, evaluated, left_out)
     missing = upstream.missing_constant(model, model.observed_RVs)
@@ -160,7 +161,7 @@ def _sum_of(model: pm.Model, rvs: Sequence[Variable], left_out: Collection[Varia
     terms = transformed_conditional_logp(
         list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
     )
-    total = sum((term.sum() for term in terms), pt.constant(0.0))
+    total = sum((term.sum() for term in joined(terms)), pt.constant(0.0))
     missing = upstream.missing_constant(model, rvs)
     return total if missing is None else total + missing
 

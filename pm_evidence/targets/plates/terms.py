@@ -22,6 +22,7 @@ from pytensor.tensor.math import All, Sum
 from pm_evidence.targets.compile.numpy_graph import inlined
 from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.model.equal_terms import joined
 from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision, missing_constant
 from pm_evidence.targets.model.vectorised import quietly
@@ -31,7 +32,6 @@ from pm_evidence.targets.model.vectorised import quietly
 class Term:
     """A summand of the log density."""
 
-    name: str  # the variable, or the potential, that it belongs to
     graph: Variable  # array whose sum is the summand, as a graph of ``Terms.parts``
     is_prior: bool  # whether it belongs to the log prior
 
@@ -58,19 +58,19 @@ def terms_of(model: pm.Model, layout: Layout) -> Terms:
         parts.append(part)
         values[value_var] = part.astype(value_var.dtype)
     with quietly():
-        named = _named(model)
-        graphs = clone_replace([g for _, g, _ in named], values, rebuild_strict=False)
+        arrays = _arrays(model)
+        graphs = clone_replace([array for array, _ in arrays], values, rebuild_strict=False)
         graphs = _rewritten(in_double_precision(with_gamma_ratios(graphs)))
     terms = [
-        Term(name, summand, is_prior)
-        for (name, _, is_prior), graph in zip(named, graphs, strict=True)
+        Term(summand, is_prior)
+        for (_, is_prior), graph in zip(arrays, graphs, strict=True)
         for summand in _summands(graph)
     ]
     return Terms(parts, terms, values)
 
 
-def _named(model: pm.Model) -> list[tuple[str, Variable, bool]]:
-    """Return name, graph of the model's values, and whether it is prior, of every summand."""
+def _arrays(model: pm.Model) -> list[tuple[Variable, bool]]:
+    """Return graphs of the model's values, and whether they belong to the prior, of all terms."""
     special = dict[Variable, Variable]()
     for rv in model.free_RVs:
         value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
@@ -87,14 +87,13 @@ def _named(model: pm.Model) -> list[tuple[str, Variable, bool]]:
         jacobian=True,
     )
     replaced |= dict(zip(usual, found, strict=True))
-    free = set(model.free_RVs)
-    named = [(rv.name, replaced[rv], rv in free) for rv in model.basic_RVs]
-    for rvs in (model.free_RVs, model.observed_RVs):
+    arrays = list[tuple[Variable, bool]]()
+    for rvs, is_prior in ((model.free_RVs, True), (model.observed_RVs, False)):
+        arrays += [(array, is_prior) for array in joined([replaced[rv] for rv in rvs])]
         if (constant := missing_constant(model, rvs)) is not None:
-            named.append(("constant", pt.as_tensor(constant), rvs is model.free_RVs))
-    potentials = model.replace_rvs_by_values(model.potentials)
-    names = [potential.name for potential in model.potentials]
-    return named + [(name, graph, False) for name, graph in zip(names, potentials, strict=True)]
+            arrays.append((pt.as_tensor(constant), is_prior))
+    potentials = joined(model.replace_rvs_by_values(model.potentials))
+    return arrays + [(potential, False) for potential in potentials]
 
 
 def _rewritten(graphs: list[Variable]) -> list[Variable]:

@@ -1,0 +1,129 @@
+"""Models that are written as loops: their equal terms are one term of an array."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from pytensor.graph.traversal import ancestors
+
+import pm_evidence as pe
+from pm_evidence.targets.model.equal_terms import FEWEST, joined
+from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.values import evaluated_in_python
+
+N = 10
+RNG = np.random.default_rng(48)
+X, Y = RNG.normal(size=(N, 6, 2)), RNG.normal(size=(N, 6))
+
+
+def effects(n):
+    """A variable and its data for each turn of a loop."""
+    with pm.Model() as model:
+        mean, scale = pm.Normal("mean"), pm.HalfNormal("scale")
+        for k in range(n):
+            effect = pm.Normal(f"effect{k}", mean, scale)
+            pm.Normal(f"y{k}", effect, 1, observed=Y[k % N])
+    return model
+
+
+def elements():
+    """Elements, rows and several elements of an array, and constants of each turn."""
+    with pm.Model() as model:
+        a, b = pm.Normal("a", shape=N), pm.Normal("b", shape=(N, 2))
+        sd = pm.HalfNormal("sd", shape=N + 1)
+        for k in range(N):
+            pm.Normal(f"y{k}", a[k] + X[k] @ b[k], sd[k], observed=Y[k])
+            pm.Poisson(f"count{k}", pm.math.exp(a[k] * b[k, 1]), observed=k % 3)
+            pm.StudentT(f"t{k}", nu=4.0, mu=a[np.array([0, k])], sigma=sd[0], observed=Y[k, :2])
+    return model
+
+
+def with_itself():
+    """A variable is compared with the first one, which is itself in the first turn."""
+    with pm.Model() as model:
+        a = [pm.Normal(f"a{k}", 0, 1.0 + k) for k in range(N)]
+        for k in range(N):
+            pm.Normal(f"y{k}", a[0] - 2 * a[k], 1, observed=Y[k])
+    return model
+
+
+def of_unequal_size():
+    """Two sizes, of which one has too few turns to be joined, and another distribution."""
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=N + 4)
+        for k in range(N + 3):
+            pm.Normal(f"y{k}", a[k], 1, observed=Y[k % N, : 6 if k < N else 2])
+        pm.Laplace("other", a[-1], 1.0, observed=Y[0])
+    return model
+
+
+def with_potentials():
+    """Potentials, and a variable whose scale is another one in each turn."""
+    with pm.Model() as model:
+        scale = [pm.HalfNormal(f"scale{k}") for k in range(N)]
+        a = [pm.Uniform(f"a{k}", -scale[k], 3) for k in range(N)]
+        for k in range(N):
+            pm.Potential(f"p{k}", -(a[k] ** 2) / (k + 1))
+            pm.Exponential(f"y{k}", scale[k], observed=0.5)
+    return model
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: effects(N), elements, with_itself, of_unequal_size, with_potentials]
+)
+def test_the_density_is_that_of_the_model(build):
+    """A number or a variable of another turn would make it that of another model.
+
+    PyMC takes logs of some constants in single precision, which the package does not.
+    """
+    model = build()
+    target = evaluated_in_python(PyMCTarget(model))
+    x = target.draw(3, np.random.SeedSequence(1)).x
+    logp = model.compile_logp(sum=False, mode="FAST_COMPILE")
+    names = [value.name for value in model.value_vars]
+    for row, found in zip(x, target.evaluate(x).log_density, strict=True):
+        point = dict(zip(names, target.layout.split(row), strict=True))
+        assert found.sum() == pytest.approx(sum(term.sum() for term in logp(point)), rel=1e-9)
+
+
+def n_operations(n):
+    graphs = PyMCTarget(effects(n)).graphs().log_density
+    return sum(v.owner is not None for v in ancestors(graphs))
+
+
+def test_many_turns_need_no_more_operations_than_few():
+    """Each operation of each turn would be built, rewritten, differentiated and evaluated."""
+    few, many = n_operations(FEWEST), n_operations(40)
+    assert many < few + 3 * (40 - FEWEST)  # the inputs, and their bounds
+
+
+def test_few_terms_keep_their_order():
+    """The numbers of small models would change in the last digits."""
+    terms = [pt.vector(f"x{k}", shape=(2,)) * (k + 1.0) for k in range(FEWEST - 1)]
+    terms.insert(3, pt.exp(pt.scalar("s")))
+    assert joined(terms) == terms
+
+
+def test_data_that_may_change_their_shape_are_not_stacked():
+    """Their lengths may differ when the model is evaluated."""
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        for k in range(N):
+            pm.Normal(f"y{k}", mean, 1, observed=pm.Data(f"data{k}", Y[k, : 1 + k % 3]))
+    target = evaluated_in_python(PyMCTarget(model))
+    found = target.evaluate(np.zeros((1, 1))).log_density.sum()
+    assert found == pytest.approx(float(model.compile_logp()({"mean": 0.0})), rel=1e-12)
+
+
+def test_the_evidence_is_that_of_the_model_without_a_loop():
+    """Of the same data: the loop has a variable for each turn, the other one has one of N."""
+    with pm.Model() as whole:
+        mean, scale = pm.Normal("mean"), pm.HalfNormal("scale")
+        effect = pm.Normal("effect", mean, scale, shape=N)
+        pm.Normal("y", effect[:, None], 1, observed=Y)
+    one, other = (
+        pe.log_evidence(pe.sample_evidence(model, random_seed=48, progressbar=False))
+        for model in (effects(N), whole)
+    )
+    assert one.status == other.status == "ok"
+    assert abs(one.value - other.value) < 4 * np.hypot(one.mcse, other.mcse)
