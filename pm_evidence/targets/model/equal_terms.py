@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.op import Op
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import toposort
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
@@ -39,11 +40,15 @@ def joined(terms: Sequence[Variable]) -> list[Variable]:
 
 
 def _stacked(terms: tuple[Variable, ...]) -> Variable | None:
-    """Return terms of the same operations as one; None where they differ in more than numbers."""
+    """Return terms of the same operations as one; None where they differ in more than numbers.
+
+    Terms that do not differ at all have no axis for them either, and remain as they are.
+    """
     try:
-        return _Stack().of(terms)
+        together = _Stack().of(terms)
     except (_DifferError, NotImplementedError, ValueError, TypeError):
         return None
+    return together if together.type.ndim == terms[0].type.ndim + 1 else None
 
 
 def _operations(terms: Sequence[Variable]) -> list[int]:
@@ -88,6 +93,8 @@ class _Stack:
                 raise _DifferError
             return pt.stack(variables)
         nodes = [v.owner for v in variables]
+        if not _has_a_stacked_form(first.owner.op):
+            raise _DifferError
         columns = list(zip(*(node.inputs for node in nodes), strict=True))
         is_element = isinstance(first.owner.op, Subtensor | AdvancedSubtensor)
         if is_element and (taken := self._taken(first.owner, columns)) is not None:
@@ -122,6 +129,12 @@ class _Stack:
         if len({place.ndim for place in index}) > 1:
             raise _DifferError
         return array[tuple(index[entry] for entry in entries)]
+
+
+def _has_a_stacked_form(op: Op) -> bool:
+    """Return whether an operation is one on arrays: no loop, and not a user's own."""
+    module = type(getattr(op, "core_op", op)).__module__
+    return module.startswith(("pytensor.tensor.", "pytensor.raise_op", "pymc."))
 
 
 def _is_same(variables: tuple[Variable, ...]) -> bool:

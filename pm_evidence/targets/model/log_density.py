@@ -68,11 +68,15 @@ def density_graphs(
     replaced = () if changed is None else changed.replaced
     try:
         with quietly():
-            log_prior = _log_prior(model, replaced, left_out)
+            priors = [rv for rv in model.free_RVs if rv not in replaced]
+            observed = [rv for rv in model.observed_RVs if rv not in left_out]
+            if log_likelihood is not None or potentials_only:
+                observed = []
+            elif not left_out and len(observed) < FEWEST:
+                log_likelihood, observed = _whole_log_likelihood(model), []
+            log_prior, of_observed = _sums_of(model, (priors, observed), left_out)
             if log_likelihood is None:
-                log_likelihood = (
-                    model.potentiallogp if potentials_only else _log_likelihood(model, left_out)
-                )
+                log_likelihood = model.potentiallogp + of_observed
     except NotImplementedError as error:
         _refuse_without_density(model, error)
         raise
@@ -101,7 +105,7 @@ def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable
                 "example by pm.Mixture, or leave reference out."
             )
     with quietly():
-        log_prior = _sum_of(model, discrete, ())
+        (log_prior,) = _sums_of(model, (discrete,), ())
     graphs = density_graphs(model, layout, log_likelihood=log_prior)
     return graphs.parts, graphs.log_density[1]
 
@@ -121,49 +125,57 @@ def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
         return None
 
 
-def _log_prior(
-    model: pm.Model, replaced: Collection[Variable], left_out: Collection[Variable]
-) -> Variable:
-    """Return the log prior of all but some variables as a graph of the model's value variables."""
-    usual, terms = [], list[Variable]()
-    for rv in model.free_RVs:
-        if rv in replaced:
-            continue
-        value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
-        if (found := log_scale_of(rv, transform)) is not None:
-            parameters = rv.owner.op.dist_params(rv.owner)
-            terms.append(found.log_density(value, parameters).sum())
-        elif isinstance(rv.owner.op, ZeroSumNormalRV) and isinstance(transform, ZeroSumTransform):
-            # PyMC's density compares the sum with zero, from which rounding of large values differs
-            terms.append(pm.logp(pm.Normal.dist(0.0, rv.owner.inputs[2]), value).sum())
-        else:
-            usual.append(rv)
-    return sum(model.replace_rvs_by_values(terms), _sum_of(model, usual, left_out))
-
-
-def _log_likelihood(model: pm.Model, left_out: Collection[Variable]) -> Variable:
+def _whole_log_likelihood(model: pm.Model) -> Variable:
     """Return the log likelihood as a graph of the model's value variables."""
-    if left_out or len(model.observed_RVs) >= FEWEST:
-        evaluated = [rv for rv in model.observed_RVs if rv not in left_out]
-        return model.potentiallogp + _sum_of(model, evaluated, left_out)
     missing = upstream.missing_constant(model, model.observed_RVs)
     return model.datalogp if missing is None else model.datalogp + missing
 
 
-def _sum_of(model: pm.Model, rvs: Sequence[Variable], left_out: Collection[Variable]) -> Variable:
-    """Return the summed log density of some variables with Jacobians, as ``Model.logp`` does.
+def _sums_of(
+    model: pm.Model, groups: Sequence[Sequence[Variable]], left_out: Collection[Variable]
+) -> list[Variable]:
+    """Return the summed log density of each group of variables, with Jacobians."""
+    usual, special = densities_of(model, [rv for group in groups for rv in group], left_out)
+    sums = []
+    for group in groups:
+        mine = [rv for rv in group if rv in usual]
+        terms = joined([usual[rv] for rv in mine])
+        total = sum((term.sum() for term in terms), pt.constant(0.0))
+        missing = upstream.missing_constant(model, mine)
+        total = total if missing is None else total + missing
+        sums.append(sum((special[rv].sum() for rv in group if rv in special), total))
+    return sums
 
-    ``Model.logp`` itself would need the densities of all variables, including those that have none.
-    Constants that PyMC leaves out of a density are restored.
+
+def densities_of(
+    model: pm.Model, rvs: Sequence[Variable], left_out: Collection[Variable] = ()
+) -> tuple[dict[Variable, Variable], dict[Variable, Variable]]:
+    """Return the log densities of variables with Jacobians: those of PyMC, and our own.
+
+    They are arrays, as graphs of the model's value variables, and lack what ``missing_constant``
+    gives. ``Model.logp`` would need the densities of all variables, including those that have none.
+    PyMC goes through the whole model in each call.
     """
+    special = dict[Variable, Variable]()
+    for rv in rvs:
+        value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
+        if rv not in model.free_RVs:
+            continue
+        if (found := log_scale_of(rv, transform)) is not None:
+            special[rv] = found.log_density(value, rv.owner.op.dist_params(rv.owner))
+        elif isinstance(rv.owner.op, ZeroSumNormalRV) and isinstance(transform, ZeroSumTransform):
+            # PyMC's density compares the sum with zero, from which rounding of large values differs
+            special[rv] = pm.logp(pm.Normal.dist(0.0, rv.owner.inputs[2]), value)
+    special = dict(zip(special, model.replace_rvs_by_values(list(special.values())), strict=True))
+    usual = [rv for rv in rvs if rv not in special]
     known = {rv: v for rv, v in model.rvs_to_values.items() if rv not in left_out}
-    transforms = {rv: model.rvs_to_transforms[rv] for rv in known}
     terms = transformed_conditional_logp(
-        list(rvs), rvs_to_values=known, rvs_to_transforms=transforms, jacobian=True
+        usual,
+        rvs_to_values=known,
+        rvs_to_transforms={rv: model.rvs_to_transforms[rv] for rv in known},
+        jacobian=True,
     )
-    total = sum((term.sum() for term in joined(terms)), pt.constant(0.0))
-    missing = upstream.missing_constant(model, rvs)
-    return total if missing is None else total + missing
+    return dict(zip(usual, terms, strict=True)), special
 
 
 def _impossible_beyond_doubles(

@@ -361,6 +361,8 @@ def _folded(graph: Any, data: Mapping[Variable, Variable] | None = None) -> NDAr
 
 
 def _as_tensor(index: Variable) -> Variable:
+    if isinstance(index, Constant) and isinstance(index.type, ScalarType):
+        return pt.constant(int(index.data), dtype="int64")
     if isinstance(index.type, ScalarType):
         index = pt.tensor_from_scalar(index)
     return pt.cast(index, "int64") if index.type.dtype != "int64" else index

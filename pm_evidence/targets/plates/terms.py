@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.distributions.multivariate import ZeroSumNormalRV
-from pymc.distributions.transforms import ZeroSumTransform
-from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import CheckParameterValue
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
@@ -23,7 +20,8 @@ from pm_evidence.targets.compile.numpy_graph import inlined
 from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.equal_terms import joined
-from pm_evidence.targets.model.log_scale import log_scale_of, with_gamma_ratios
+from pm_evidence.targets.model.log_density import densities_of
+from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision, missing_constant
 from pm_evidence.targets.model.vectorised import quietly
 
@@ -71,25 +69,11 @@ def terms_of(model: pm.Model, layout: Layout) -> Terms:
 
 def _arrays(model: pm.Model) -> list[tuple[Variable, bool]]:
     """Return graphs of the model's values, and whether they belong to the prior, of all terms."""
-    special = dict[Variable, Variable]()
-    for rv in model.free_RVs:
-        value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
-        if (found := log_scale_of(rv, transform)) is not None:
-            special[rv] = found.log_density(value, rv.owner.op.dist_params(rv.owner))
-        elif isinstance(rv.owner.op, ZeroSumNormalRV) and isinstance(transform, ZeroSumTransform):
-            special[rv] = pm.logp(pm.Normal.dist(0.0, rv.owner.inputs[2]), value)
-    replaced = dict(zip(special, model.replace_rvs_by_values(list(special.values())), strict=True))
-    usual = [rv for rv in model.basic_RVs if rv not in special]
-    found = transformed_conditional_logp(
-        usual,
-        rvs_to_values=dict(model.rvs_to_values),
-        rvs_to_transforms=dict(model.rvs_to_transforms),
-        jacobian=True,
-    )
-    replaced |= dict(zip(usual, found, strict=True))
+    usual, special = densities_of(model, model.basic_RVs)
+    found = usual | special
     arrays = list[tuple[Variable, bool]]()
     for rvs, is_prior in ((model.free_RVs, True), (model.observed_RVs, False)):
-        arrays += [(array, is_prior) for array in joined([replaced[rv] for rv in rvs])]
+        arrays += [(array, is_prior) for array in joined([found[rv] for rv in rvs])]
         if (constant := missing_constant(model, rvs)) is not None:
             arrays.append((pt.as_tensor(constant), is_prior))
     potentials = joined(model.replace_rvs_by_values(model.potentials))

@@ -4,12 +4,13 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor import scan, wrap_py
 from pytensor.graph.traversal import ancestors
 
 import pm_evidence as pe
 from pm_evidence.targets.model.equal_terms import FEWEST, joined
 from pm_evidence.targets.model.target import PyMCTarget
-from tests.targets.values import evaluated_in_python
+from tests.targets.values import evaluated_in_python, in_python
 
 N = 10
 RNG = np.random.default_rng(48)
@@ -68,8 +69,44 @@ def with_potentials():
     return model
 
 
+def the_same_again():
+    """Turns that are the same in all: each of them counts."""
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        for k in range(N):
+            pm.Normal(f"y{k}", mean, 1, observed=[0.5, 1.5])
+            pm.Potential(f"p{k}", -(mean**2))
+    return model
+
+
+def with_loops_and_operations_of_users():
+    """What has no form for many at once is left as it is."""
+
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def cubed(x):
+        return np.asarray(x**3)
+
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=N)
+        for k in range(N):
+            pm.Potential(f"p{k}", -(cubed(a[k]) ** 2))
+            steps = {"outputs_info": [a[k]], "non_sequences": [0.1 * k], "n_steps": 3}
+            grown = scan(lambda x, step: 0.5 * x + step, **steps, return_updates=False)
+            pm.Normal(f"y{k}", grown[-1], 1, observed=Y[k])
+    return model
+
+
 @pytest.mark.parametrize(
-    "build", [lambda: effects(N), elements, with_itself, of_unequal_size, with_potentials]
+    "build",
+    [
+        lambda: effects(N),
+        elements,
+        with_itself,
+        of_unequal_size,
+        with_potentials,
+        the_same_again,
+        with_loops_and_operations_of_users,
+    ],
 )
 def test_the_density_is_that_of_the_model(build):
     """A number or a variable of another turn would make it that of another model.
@@ -77,7 +114,7 @@ def test_the_density_is_that_of_the_model(build):
     PyMC takes logs of some constants in single precision, which the package does not.
     """
     model = build()
-    target = evaluated_in_python(PyMCTarget(model))
+    target = in_python(model)
     x = target.draw(3, np.random.SeedSequence(1)).x
     logp = model.compile_logp(sum=False, mode="FAST_COMPILE")
     names = [value.name for value in model.value_vars]
