@@ -46,7 +46,7 @@ def _stacked(terms: tuple[Variable, ...]) -> Variable | None:
     """
     try:
         together = _Stack().of(terms)
-    except (_DifferError, NotImplementedError, ValueError, TypeError):
+    except (_DifferError, NotImplementedError, ValueError, TypeError, IndexError):
         return None
     return together if together.type.ndim == terms[0].type.ndim + 1 else None
 
@@ -126,7 +126,8 @@ class _Stack:
         if not all(isinstance(v, Constant) for column in places for v in column):
             raise _DifferError
         index = [np.stack([v.data for v in column]) for column in places]
-        if len({place.ndim for place in index}) > 1:
+        # flags choose elements in another way, and give arrays of any length
+        if len({place.ndim for place in index}) > 1 or any(i.dtype == bool for i in index):
             raise _DifferError
         return array[tuple(index[entry] for entry in entries)]
 

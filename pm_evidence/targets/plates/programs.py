@@ -198,7 +198,7 @@ class PlateProgram:
             self.first, self.same = first, np.ravel(same)
             sums = [_Matrix(matrix[first]) for matrix, _ in found]
             evaluated = _Evaluated(parts, self._is_local, [f for _, f in found], sums)
-        except (NotBatchedError, NotImplementedError, ValueError, TypeError):
+        except (NotBatchedError, NotImplementedError, ValueError, TypeError, IndexError):
             return None
         point = [value[None, None] for value in self._fixed]
         point[k] = point[k].ravel()[:1].reshape(single.type.shape)[None, None]

@@ -39,6 +39,29 @@ def elements():
     return model
 
 
+def chosen_by_flags():
+    """Elements of a group are often chosen by a comparison."""
+    group = np.arange(2 * N) % N
+    with pm.Model() as model:
+        a, b = pm.Normal("a", shape=2 * N), pm.Normal("b", shape=(N, 2 * N))
+        for k in range(N):
+            pm.Normal(f"y{k}", a[group == k], 1, observed=Y[k, :2])
+            pm.Normal(f"z{k}", b[k, group == k], 1, observed=Y[k, :2])
+            pm.Normal(f"w{k}", b[k][np.array([k, 2 * k])], 1, observed=Y[k, :2])
+    return model
+
+
+def rows_and_columns():
+    """Columns, parts of rows, and rows counted from the end."""
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=(N, N))
+        for k in range(N):
+            pm.Normal(f"column{k}", b[:, k], 1, observed=Y[:, 0])
+            pm.Normal(f"part{k}", b[k, 1:3], 1, observed=Y[k, :2])
+            pm.Normal(f"last{k}", b[-k, :2], 1, observed=Y[k, :2])
+    return model
+
+
 def with_itself():
     """A variable is compared with the first one, which is itself in the first turn."""
     with pm.Model() as model:
@@ -101,6 +124,8 @@ def with_loops_and_operations_of_users():
     [
         lambda: effects(N),
         elements,
+        chosen_by_flags,
+        rows_and_columns,
         with_itself,
         of_unequal_size,
         with_potentials,

@@ -57,6 +57,21 @@ def test_quadrature_and_its_gradient(heavy: bool) -> None:
         np.testing.assert_allclose(gradient[:, :, k], slope, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("n", [3, 10])
+def test_elements_that_are_chosen_by_flags(n: int) -> None:
+    """As in ``effect[group == k]`` of a loop, of few turns and of many; an error before."""
+    number = np.arange(2 * n) % n
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0, 1, shape=2 * n)
+        for k in range(n):
+            pm.Normal(f"y{k}", effect[number == k], 1, observed=Y[k % 3 : k % 3 + 2])
+    found = pe.log_evidence(
+        pe.sample_evidence(model, marginalise=True, random_seed=1, progressbar=False)
+    )
+    exact = sum(norm.logpdf(Y[k % 3 : k % 3 + 2], 0, 2**0.5).sum() for k in range(n))
+    assert found.status == "ok" and found.value == pytest.approx(exact, abs=1e-5)
+
+
 def test_normal_elements_have_a_closed_form() -> None:
     with pm.Model() as model:
         mean, scale = pm.Normal("mean", 0, 1), pm.HalfNormal("scale", 1)
