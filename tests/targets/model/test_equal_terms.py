@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor import scan, wrap_py
@@ -9,9 +10,13 @@ from pytensor.graph.traversal import ancestors
 
 import pm_evidence as pe
 from pm_evidence.targets.model.equal_terms import FEWEST, joined
+from pm_evidence.targets.model.log_density import densities_of
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.model.distributions import DISTRIBUTIONS, build, data_of
 from tests.targets.values import evaluated_in_python, in_python
 
+# Those that have no density in a loop, or need a package.
+NOT_IN_LOOPS = {"DiracDelta", "PolyaGamma", "WishartBartlett"}
 N = 10
 RNG = np.random.default_rng(48)
 X, Y = RNG.normal(size=(N, 6, 2)), RNG.normal(size=(N, 6))
@@ -120,7 +125,7 @@ def with_loops_and_operations_of_users():
 
 
 @pytest.mark.parametrize(
-    "build",
+    "make",
     [
         lambda: effects(N),
         elements,
@@ -133,12 +138,12 @@ def with_loops_and_operations_of_users():
         with_loops_and_operations_of_users,
     ],
 )
-def test_the_density_is_that_of_the_model(build):
+def test_the_density_is_that_of_the_model(make):
     """A number or a variable of another turn would make it that of another model.
 
     PyMC takes logs of some constants in single precision, which the package does not.
     """
-    model = build()
+    model = make()
     target = in_python(model)
     x = target.draw(3, np.random.SeedSequence(1)).x
     logp = model.compile_logp(sum=False, mode="FAST_COMPILE")
@@ -146,6 +151,35 @@ def test_the_density_is_that_of_the_model(build):
     for row, found in zip(x, target.evaluate(x).log_density, strict=True):
         point = dict(zip(names, target.layout.split(row), strict=True))
         assert found.sum() == pytest.approx(sum(term.sum() for term in logp(point)), rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["prior", "likelihood"])
+@pytest.mark.parametrize("name", [n for n in DISTRIBUTIONS if n not in NOT_IN_LOOPS])
+def test_every_distribution_in_a_loop(name, kind):
+    """Stacked or not, its terms have the sum that they have one by one."""
+    if getattr(DISTRIBUTIONS[name], kind) is not None:
+        pytest.skip("no such term")
+    data = {"observed": data_of(name)} if kind == "likelihood" else {}
+    with pm.Model() as model:
+        t = pm.Normal("t", 0, 0.5 if data else 0.05, shape=N)
+        for k in range(N):
+            build(name, f"x{k}", t[k] + 0.01 * (k + 1), **data)
+        pm.Normal("y", 0, 1, observed=0.0)
+    usual, _ = densities_of(model, [rv for rv in model.basic_RVs if rv.name not in ("t", "y")])
+    terms = list(usual.values())
+    if not terms:
+        pytest.skip("its density is one of the package")
+    outputs = [sum(term.sum() for term in graphs) for graphs in (joined(terms), terms)]
+    target = PyMCTarget(model, backend="numpy")
+    together = pytensor.function(
+        model.value_vars, outputs, mode="FAST_COMPILE", on_unused_input="ignore"
+    )
+    for row in target._prior_points(2, np.random.SeedSequence(1)):
+        parts = zip(target.layout.split(row), model.value_vars, strict=True)
+        found, expected = together(*(part.astype(value.dtype) for part, value in parts))
+        assert found == pytest.approx(expected, rel=1e-10, nan_ok=True)
 
 
 def n_operations(n):
