@@ -353,7 +353,10 @@ def _drawn(op: RandomVariable, node: Any) -> Form:
 
     def drawn(rng: np.random.Generator, size: Any, *parameters: Any) -> Sequence[Any]:
         shape = None if size is None else tuple(int(n) for n in size)
-        values = own(rng, shape, *parameters) if own else op.rng_fn(rng, *parameters, shape)
+        if own:
+            values = own(rng, shape, *parameters)
+        else:  # SciPy sets flags of arrays, which may be constants that PyTensor made read-only
+            values = op.rng_fn(rng, *map(np.array, parameters), shape)
         return rng, np.asarray(values, node.outputs[1].type.dtype)
 
     return drawn
