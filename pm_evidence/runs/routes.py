@@ -31,7 +31,7 @@ from pm_evidence.runs.rounds import EVALUATIONS_EACH, Limits, Run, was_interrupt
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
-from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.compile.numpy_graph import LoopError, NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
@@ -250,20 +250,31 @@ def model_target(
     compile_kwargs: Mapping[str, Any],
     **options: Any,
 ) -> Any:
-    """Return the target of a model with what evaluates it."""
+    """Return the target of a model with what evaluates it.
+
+    Of a model with a loop the density alone is compiled, if it is evaluated for a short route.
+    """
     options["compile_kwargs"] = dict(compile_kwargs)
     if backend != "auto":
         return target_of(model, backend=backend, **options)
     if not compile_kwargs and not estimated_variables(model):
         target = target_of(model, backend="numpy", **options)
-        if _is_short(target, n_evaluations):
-            return target
+        try:
+            if _is_short(target, n_evaluations):
+                return target
+        except LoopError:
+            target = target_of(model, backend="loops", **options)
+            if _is_short(target, n_evaluations):
+                return target
+        except NotBatchedError:
+            pass
     return target_of(model, backend="numba", **options)
 
 
 def compiled_if_long(target: Any, n_evaluations: float) -> Any:
     """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
-    if getattr(target, "backend", None) != "numpy" or _is_short(target, n_evaluations):
+    evaluated = getattr(target, "backend", None) in ("numpy", "loops")
+    if not evaluated or _is_short(target, n_evaluations):
         return target
     compiled: Any = target_of(
         target.model,
@@ -277,15 +288,15 @@ def compiled_if_long(target: Any, n_evaluations: float) -> Any:
 
 
 def _is_short(target: Any, n_evaluations: float) -> bool:
-    """Return whether NumPy can evaluate a model, and takes at most ten seconds or so."""
+    """Return whether NumPy can evaluate a model, and takes at most ten seconds or so.
+
+    NotBatchedError is raised if it cannot. Time in compiled loops does not count.
+    """
     if target.n_dim == 0:
         return True
-    if target.discrete.size:
+    if target.discrete.size or _PER_POINT * n_evaluations > _MOST:
         return False
-    try:
-        density = target.differentiable
-    except NotBatchedError:
-        return False
+    density = target.differentiable
     if not isinstance(density, NumpyDensity):
         return False
     return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST

@@ -96,11 +96,13 @@ class Layout:
 def shape_of(variable: Variable) -> tuple[int, ...]:
     """Return the shape of a variable of a model, which does not depend on other free variables.
 
-    PyTensor is asked to compute it only where the graph does not state it, because it compiles code
-    for this.
+    Where the graph does not state it, as for ``dims``, it is computed by Python's loops: PyTensor's
+    default compiles code for this, for a second.
     """
-    known = variable.type.shape
-    return tuple(int(n) for n in (variable.shape.eval() if None in known else known))
+    shape = variable.type.shape
+    if None in shape:
+        shape = variable.shape.eval(mode="FAST_COMPILE")
+    return tuple(int(n) for n in shape)
 
 
 @dataclass(frozen=True, eq=False)

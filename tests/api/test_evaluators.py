@@ -12,7 +12,7 @@ from pm_evidence.runs import routes
 from pm_evidence.runs import routes as evaluators
 from pm_evidence.runs.importance import grown_effort
 from pm_evidence.runs.rounds import Limits
-from pm_evidence.runs.routes import compiled_if_long, expected_evaluations
+from pm_evidence.runs.routes import compiled_if_long, expected_evaluations, model_target
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.tempering import ParallelTempering
@@ -134,6 +134,18 @@ def test_what_needs_compiled_code_has_it(name, options, nothing_is_long):
     if options.get("reference") == "of a user's own":
         options = {"reference": InPython(pe.references.Normal([0.0], [[1.0]]))}
     assert backend_of(run(model, **SHORT | options)) == "numba"
+
+
+def test_of_a_loop_the_density_alone_is_compiled():
+    """Kernels and references work on arrays, and the run is that of compiled ones."""
+    model = loop()
+    one, other = run(model), run(model, backend="numba")
+    check_same(one, other, atol=1e-6)
+    target = model_target(model, "auto", 1e4, {}, reparameterise=True)
+    assert isinstance(target.differentiable, NumpyDensity)
+    assert target.differentiable.by_rows
+    assert target.compiled_for() == {"backend": "numba"}
+    assert isinstance(compiled_if_long(target, np.inf).differentiable, CompiledDensity)
 
 
 def test_the_second_route_is_compiled(monkeypatch):

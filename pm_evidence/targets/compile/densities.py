@@ -16,6 +16,7 @@ class Density(ABC):
     has_gradient: bool  # whether there are gradients
     # Operations without a compiled form: correct, but slow and under Python's lock
     slow_ops: tuple[str, ...] = ()
+    by_rows: bool = False  # whether each row is evaluated alone: they may be divided among cores
 
     @abstractmethod
     def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:

@@ -36,6 +36,7 @@ class CompiledDensity(Density):
     has_gradient: bool  # whether the function writes gradients
     slow_ops: tuple[str, ...] = ()
     _keep_alive: tuple[Any, ...] = field(default=(), repr=False)
+    by_rows = True
 
     def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
         """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
@@ -43,11 +44,22 @@ class CompiledDensity(Density):
         into = gradient if gradient is not None else np.empty((1, 2, x.shape[1]))
         _evaluate(self.address, self.data, x, log_density, into, kept)
 
+    @property
+    def arrays(self) -> Sequence[NDArray[Any]]:
+        """The arrays that the function reads."""
+        arrays: Sequence[NDArray[Any]] = self._keep_alive[1]
+        return arrays
+
+    def of(self, arrays: Sequence[NDArray[Any]]) -> Self:
+        """Return the density with other arrays of the same kinds."""
+        if not arrays:
+            return self
+        kept = self._keep_alive[0], arrays
+        return replace(self, data=numba_graph.addresses_of(arrays), _keep_alive=kept)
+
     def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Self:
         """Return the density with other arrays in the place of some; see `exchanged`."""
-        function, arrays = self._keep_alive
-        arrays = numba_graph.exchanged(arrays, others)
-        return replace(self, data=numba_graph.addresses_of(arrays), _keep_alive=(function, arrays))
+        return self.of(numba_graph.exchanged(self.arrays, others))
 
 
 def log_densities(target: Any, x: Floats) -> Floats:
@@ -85,8 +97,8 @@ def _work(
     read: Sequence[NDArray[Any]],
     written: Sequence[NDArray[Any]],
 ) -> None:
-    """Do work on rows: in parts, unless JAX evaluates the density at all of them together."""
-    if isinstance(compiled, CompiledDensity):
+    """Do work on rows: in parts, unless the density is evaluated at all of them together."""
+    if compiled.by_rows:
         over_rows(work, read, written)
     else:
         work(*read, *written)

@@ -35,6 +35,10 @@ class NotBatchedError(Exception):
     """A graph has an operation that is not evaluated for many points at once."""
 
 
+class LoopError(NotBatchedError):
+    """A graph has a loop that depends on the points."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """An operation: its function, the places of inputs and outputs, and those not used again."""
@@ -102,11 +106,22 @@ def batched(
 ) -> tuple[list[Variable], list[Variable]]:
     """Return variables of many points, and graphs of these."""
     graphs = inlined(rewrite(outputs, _without_check))
+    _check_loops(parts, graphs)
     many = [pt.TensorType(part.type.dtype, shape=(None, *part.type.shape))() for part in parts]
     try:
         return many, list(vectorize_graph(graphs, dict(zip(parts, many, strict=True))))
     except (NotImplementedError, ValueError, TypeError) as error:
         raise NotBatchedError(str(error)) from error
+
+
+def _check_loops(parts: Sequence[Variable], graphs: Sequence[Variable]) -> None:
+    """Raise LoopError for a loop that depends on ``parts``, before seconds of rewriting."""
+    dependent = set(parts)
+    for node in io_toposort(parts, graphs):
+        if not dependent.isdisjoint(node.inputs):
+            if isinstance(node.op, Scan):
+                raise LoopError("Scan is done step by step")
+            dependent.update(node.outputs)
 
 
 def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _Program:

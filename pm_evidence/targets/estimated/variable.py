@@ -172,7 +172,7 @@ def numeric_value(variable: Any) -> NDArray[Any]:
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value())
     if isinstance(variable, Variable):
-        return np.asarray(variable.eval())
+        return np.asarray(variable.eval(mode="FAST_COMPILE"))
     return np.asarray(variable)
 
 

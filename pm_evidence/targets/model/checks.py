@@ -391,10 +391,8 @@ def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floa
     values = constant_fold(bounds(*op.dist_params(rv.owner)), raise_not_constant=False)
     if any(isinstance(v, Variable) and _is_random(v) for v in values):
         return unknown
-    lower, upper = (
-        np.broadcast_to(v.eval() if isinstance(v, Variable) else v, shape).ravel().astype(float)
-        for v in values
-    )
+    known = [v.eval(mode="FAST_COMPILE") if isinstance(v, Variable) else v for v in values]
+    lower, upper = (np.broadcast_to(v, shape).ravel().astype(float) for v in known)
     return lower, upper
 
 

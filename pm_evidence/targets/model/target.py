@@ -26,7 +26,7 @@ from pm_evidence.targets.compile.numba_density import (
     log_densities,
     offer_jax,
 )
-from pm_evidence.targets.compile.numpy_density import numpy_density
+from pm_evidence.targets.compile.numpy_density import by_compiled_rows, numpy_density
 from pm_evidence.targets.layout import FlatVariable, Layout, Particles
 from pm_evidence.targets.model import checks, prior
 from pm_evidence.targets.model.concavity import find_hyperparameters, is_concave_in, is_log_concave
@@ -153,7 +153,7 @@ class PyMCTarget:
 
     def compiled_for(self) -> dict[str, str]:
         """Return what evaluates the densities, and on which device if that is not this CPU."""
-        facts = {"backend": self.backend}
+        facts = {"backend": "numba" if self.backend == "loops" else self.backend}
         return facts | {"device": device_name()} if self.backend == "jax" else facts
 
     def evaluate(self, x: Floats) -> Particles:
@@ -200,7 +200,7 @@ class PyMCTarget:
         compiled = compile_density(graphs.parts, graphs.log_density, gradient, self.compile_kwargs)
         if self.__dict__.get("differentiable") is None:  # else, it was said before
             offer_jax(compiled.slow_ops, time.perf_counter() - started)
-        return compiled
+        return by_compiled_rows(compiled, self.n_dim) if self.backend == "loops" else compiled
 
     @cached_property
     def discrete_prior(self) -> CompiledDensity:
