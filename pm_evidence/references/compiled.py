@@ -41,7 +41,7 @@ _N_WORDS, _N_OF_FACTOR = 10, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class StretchedStudent:
     """A Student-t density in stretched coordinates, with its weight in a mixture."""
 
     log_peak: float  # its log density at the location with its log weight, in nats
@@ -86,7 +86,7 @@ class Packed:
     """A mixture of Student-t densities over some coordinates of a point."""
 
     constant: float  # a number that is added to its log density
-    components: tuple[Component, ...]  # none for a uniform density
+    components: tuple[StretchedStudent, ...]  # none for a uniform density
     positions: NDArray[np.int64]  # shape (d,): positions of the coordinates in a point
 
 
@@ -100,7 +100,7 @@ def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) ->
     parts = [p for p in mixture.components if isinstance(p, StudentFit | StretchedFit)]
     if len(parts) < len(mixture.components):
         return None
-    components = map(Component.of, parts, map(float, mixture.log_weight))
+    components = map(StretchedStudent.of, parts, map(float, mixture.log_weight))
     return Packed(constant, tuple(components), np.ascontiguousarray(positions, np.int64))
 
 
@@ -411,7 +411,7 @@ def _arrays(packed: Packed, n_dim: int, log_mass: float, prior_share: float) -> 
     return [*known, packed.positions, place, _whitening(parts, d)]
 
 
-def _whitening(parts: tuple[Component, ...], d: int) -> Any:
+def _whitening(parts: tuple[StretchedStudent, ...], d: int) -> Any:
     """Return what deviations from the locations, as rows, are multiplied by.
 
     These are matrices, shape ``(K, d, d)``; or, if most elements are zero, rows, columns and

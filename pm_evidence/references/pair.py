@@ -19,7 +19,7 @@ from pm_evidence.core.codegen.numba import (
 )
 from pm_evidence.core.numerics import dot
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.references.compiled import Component, component_density
+from pm_evidence.references.compiled import StretchedStudent, component_density
 from pm_evidence.references.mixture import StudentFit, student_dof
 from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
 from pm_evidence.targets.layout import PairLayout, Particles
@@ -73,7 +73,7 @@ class LinkingDensity:
         constant = np.array([-self.circular.size * log(2.0 * pi)])
         parts = [constant, self.location, self.slope.ravel()]
         if d:
-            parts.append(Component.of(self.rest).numbers())
+            parts.append(StretchedStudent.of(self.rest).numbers())
         positions = np.concatenate([[d, g], self.own, self.given])
         return np.concatenate(parts), np.ascontiguousarray(positions, np.int64)
 

@@ -28,7 +28,7 @@ _MOST_DRAWS = 10**8
 
 
 @dataclass(frozen=True)
-class Shares:
+class MixedDraws:
     """Which draws of each model are mixed."""
 
     chosen: list[NDArray[np.int64]]  # draws of each model, counted through its chains
@@ -38,7 +38,7 @@ class Shares:
     @classmethod
     def of(
         cls, results: Mapping[str, xr.DataTree], prob: Floats, draws: int | None, seed: int
-    ) -> "Shares":
+    ) -> "MixedDraws":
         """Choose draws without using any of them twice."""
         sizes = [_n_draws(dt[schema.POSTERIOR]) for dt in results.values()]
         most = min(int(n / p) for n, p in zip(sizes, prob, strict=True) if p > 1.0 / _MOST_DRAWS)
@@ -116,7 +116,7 @@ class SharedGroup:
         origins = [origin_of(dt, f"models[{k!r}]") for k, dt in results.items()]
         return cls([data[shared] for data in found], origins, left_out)
 
-    def mixed(self, shares: Shares) -> xr.Dataset:
+    def mixed(self, shares: MixedDraws) -> xr.Dataset:
         """Return mixed draws of the shared variables."""
         first = self.datasets[0]
         variables = {}
@@ -310,7 +310,7 @@ def average_models(
     _check_known(table)
     seed = resolve_seed(random_seed)
     groups = {name: SharedGroup.of(name, models) for name in _MIXED}
-    shares = Shares.of(models, table["prob"].to_numpy(), draws, seed)
+    shares = MixedDraws.of(models, table["prob"].to_numpy(), draws, seed)
     found = {name: group.mixed(shares) for name, group in groups.items() if group is not None}
     averages = {
         f"{name}_average": group.average(table)

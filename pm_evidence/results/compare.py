@@ -33,7 +33,7 @@ _REPORTED = ("random_seed", "potentials", "pm_evidence_version", "pymc_version")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ComparedModel:
     """One model: its evidence, and the fingerprint of its data (empty when not known)."""
 
     evidence: LogEvidence
@@ -147,7 +147,7 @@ def _settings(model: Source) -> dict[str, Any]:
     return {name: attrs[name] for name in _REPORTED if name in attrs}
 
 
-def entry_of(parameter: str, model: Source) -> Entry:
+def entry_of(parameter: str, model: Source) -> ComparedModel:
     """Return the evidence of a model, which ``parameter`` names, and what is to be said of it."""
     if isinstance(model, LogEvidence):
         evidence, fingerprint = model, ""
@@ -162,7 +162,7 @@ def entry_of(parameter: str, model: Source) -> Entry:
         doubts.insert(0, f"{evidence.status}: {with_pointer(evidence.status, evidence.message)}")
     if not evidence.value < np.inf:
         doubts.append("Its log evidence is not known: run it again, or leave it out.")
-    return Entry(evidence, fingerprint, " ".join(doubts))
+    return ComparedModel(evidence, fingerprint, " ".join(doubts))
 
 
 def check_same_data(fingerprints: Mapping[str, str]) -> None:
@@ -212,7 +212,7 @@ def prior_of(names: list[str], prior_probs: Mapping[str, float] | Sequence[float
     return weights / weights.sum()
 
 
-def _table(entries: Mapping[str, Entry], prior: Floats) -> pd.DataFrame:
+def _table(entries: Mapping[str, ComparedModel], prior: Floats) -> pd.DataFrame:
     """Return the table in the order of ``entries``, without ranks."""
     evidence = [entry.evidence for entry in entries.values()]
     value = np.array([item.value for item in evidence], np.float64)
@@ -260,7 +260,7 @@ def _probabilities(value: Floats, mcse: Floats, prior: Floats) -> tuple[Floats, 
     return prob, np.sqrt((terms**2).sum(axis=1))
 
 
-def _reach(table: pd.DataFrame, entries: Mapping[str, Entry]) -> Floats:
+def _reach(table: pd.DataFrame, entries: Mapping[str, ComparedModel]) -> Floats:
     """Return half the length of the 95 % interval of each difference to the best model."""
     spreads = [Spread(e.mcse, e.dof) for e in (entries[name].evidence for name in table.index)]
     return np.array([half_width(combined(spreads[0], spread)) for spread in spreads])

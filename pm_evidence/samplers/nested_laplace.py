@@ -163,7 +163,7 @@ def _by_lattices(
     return Survey([nested], total, n_peaks, complete=complete, reference=reference)
 
 
-def _log_mass(owners: Sequence["Lattice"], fits: Sequence[ConditionalFit]) -> Floats:
+def _log_mass(owners: Sequence["HyperparameterGrid"], fits: Sequence[ConditionalFit]) -> Floats:
     """Return the log masses of the cells of points of lattices."""
     pairs = zip(owners, fits, strict=True)
     return np.array([fit.log_mass + lattice.log_volume for lattice, fit in pairs])
@@ -182,11 +182,11 @@ def _skewed(conditional: ConditionalFits, fits: Sequence[ConditionalFit]) -> lis
 
 
 class Regions:
-    """Lattices about peaks of the hyperparameters."""
+    """HyperparameterGrids about peaks of the hyperparameters."""
 
     def __init__(self, conditional: ConditionalFits) -> None:
         self.conditional = conditional
-        self.lattices = list[Lattice]()
+        self.lattices = list[HyperparameterGrid]()
         self.spread_too_far = False
 
     @property
@@ -205,7 +205,7 @@ class Regions:
         origin = next((found for x in draws if (found := conditional.first(x)) is not None), None)
         if origin is None:
             return
-        coarse = Lattice(conditional, origin, _FIRST_SPACING * conditional.scale)
+        coarse = HyperparameterGrid(conditional, origin, _FIRST_SPACING * conditional.scale)
         tops = dict.fromkeys(coarse.top(coarse.nearest(x[conditional.given])) for x in draws)
         peaks = [found for top in tops if (found := coarse.found.get(top)) is not None]
         for peak in sorted(peaks, key=lambda peak: -peak.log_mass):
@@ -214,7 +214,7 @@ class Regions:
             for peak in beyond(conditional, lattice.highest):
                 self.add(peak, coarse.spacing)
 
-    def add(self, peak: ConditionalFit, spacing: Floats) -> "Lattice | None":
+    def add(self, peak: ConditionalFit, spacing: Floats) -> "HyperparameterGrid | None":
         """Add the lattice about a peak, unless it is covered; return it if it is added."""
         if self.spread_too_far or self._is_covered(peak):
             return None
@@ -261,11 +261,13 @@ class Regions:
         return any(fit.log_mass < each.height_near(fit) + _HIGHER for each in self.lattices)
 
 
-def _refined(conditional: ConditionalFits, peak: ConditionalFit, spacing: Floats) -> "Lattice":
+def _refined(
+    conditional: ConditionalFits, peak: ConditionalFit, spacing: Floats
+) -> "HyperparameterGrid":
     """Return a lattice about a peak, whose spacing is about a posterior standard deviation."""
     fine, usual, coarse = _SPACING[max(spacing.size, 1) - 1]
     for _ in range(_SPACINGS):
-        lattice = Lattice(conditional, peak, spacing)
+        lattice = HyperparameterGrid(conditional, peak, spacing)
         top = lattice.top((0,) * spacing.size)
         peak = lattice.found[top] or peak
         in_deviations = lattice.spacing_in_deviations(top)
@@ -275,7 +277,7 @@ def _refined(conditional: ConditionalFits, peak: ConditionalFit, spacing: Floats
     return lattice
 
 
-class Lattice:
+class HyperparameterGrid:
     """Approximations at the points of a lattice of hyperparameters."""
 
     def __init__(
@@ -480,7 +482,7 @@ class Predictions:
         """Share of the hyperparameters at which no approximation is found."""
         return float(self._is_unknown.mean())
 
-    def add_lattice(self, lattice: Lattice) -> None:
+    def add_lattice(self, lattice: HyperparameterGrid) -> None:
         """Add the approximations of a lattice, and the mass within it."""
         fits = list(lattice.known.values())
         self._add(fits)

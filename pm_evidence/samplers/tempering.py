@@ -43,7 +43,7 @@ _MOST_DRAWN = 100
 _POOLED = 16
 
 
-class Rule(Protocol):
+class TemperatureRule(Protocol):
     """How chains change their temperatures."""
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:
@@ -148,7 +148,7 @@ class Chains:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class FirstStates:
     """First states of chains."""
 
     state: Any  # states at the first temperature, then those at the second, and so on
@@ -167,7 +167,7 @@ def annealed_start(
     n_ladders: int,
     n_particles: int,
     seeds: Sequence[np.random.SeedSequence],
-) -> Start:
+) -> FirstStates:
     """Return first states of the chains of independent ladders, by sequential Monte Carlo.
 
     A small population is annealed for every ladder. At each temperature one of its members becomes
@@ -201,7 +201,7 @@ def annealed_start(
             n_nan += info.n_nan
         kept.append(members(k + 1))
     log_z[0] = 0.0
-    return Start(kept[0].join(kept[1:]), log_z, n_evaluations, n_nan)
+    return FirstStates(kept[0].join(kept[1:]), log_z, n_evaluations, n_nan)
 
 
 def _drawn(path: Path, n: int, seed: np.random.SeedSequence) -> tuple[Any, int]:
@@ -371,7 +371,9 @@ class Tempering(Sampler):
         """Return the ladders that have a chain at each temperature at the start."""
 
     @abstractmethod
-    def rule(self, plan: Plan, ladder: NDArray[np.int64], rng: np.random.Generator) -> Rule:
+    def rule(
+        self, plan: Plan, ladder: NDArray[np.int64], rng: np.random.Generator
+    ) -> TemperatureRule:
         """Return the rule by which chains of these ladders change their temperatures."""
 
     @abstractmethod
@@ -454,7 +456,7 @@ class TemperedBlock:
             n_nan=start.n_nan + chains.n_nan,
         )
 
-    def _begun(self) -> tuple[Start, Chains, Log, Rule]:
+    def _begun(self) -> tuple[FirstStates, Chains, Log, TemperatureRule]:
         """Return the chains at their first states, their log, and how they change temperature."""
         plan, n_ladders = self.plan, self.n_ladders
         draw_seed, chain_seed = block_seeds(self.seed, self.phase, self.block)
@@ -498,7 +500,7 @@ class Exchange:
     odd: bool = False
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:
-        """Return the temperatures after exchanges; see ``tempered_chains.Rule``."""
+        """Return the temperatures after exchanges; see `TemperatureRule`."""
         n_ladders = len(rung) // len(self.beta)
         chain = np.empty((n_ladders, len(self.beta)), np.int64)
         chain[self.ladder, rung] = np.arange(len(rung))

@@ -158,7 +158,7 @@ def exact_moments(W: Any, a: Any, b: Any, beta: float = 1.0, base: Any = None) -
     (-5.942327, (12,))
     """
     layers = _layers(W, a, b, beta, base)
-    total = _Part(-np.inf, 0.0, 0.0, np.zeros(len(layers.s_bias)), np.zeros(len(layers.t_bias)))
+    total = _Moments(-np.inf, 0.0, 0.0, np.zeros(len(layers.s_bias)), np.zeros(len(layers.t_bias)))
     for s, drive in layers.blocks():
         total = total.merged(_part(layers, s, drive))
     units = (total.s, total.t) if _hidden_is_larger(np.shape(W)) else (total.t, total.s)
@@ -237,7 +237,7 @@ def sine_rbm(n_visible: int, n_hidden: int) -> tuple[Floats, Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Moments:
     """Moments over a part of the states; ``mean`` and ``variance`` are of ``d log f / d beta``."""
 
     log_z: float
@@ -246,12 +246,12 @@ class _Part:
     s: Floats
     t: Floats
 
-    def merged(self, other: "_Part") -> "_Part":
+    def merged(self, other: "_Moments") -> "_Moments":
         """Return the moments over both parts."""
         log_z = float(np.logaddexp(self.log_z, other.log_z))
         p, q = np.exp(self.log_z - log_z), np.exp(other.log_z - log_z)
         between = p * q * (self.mean - other.mean) ** 2
-        return _Part(
+        return _Moments(
             log_z,
             float(p * self.mean + q * other.mean),
             float(p * self.variance + q * other.variance + between),
@@ -260,7 +260,7 @@ class _Part:
         )
 
 
-def _part(layers: _Layers, s: Floats, drive: Floats) -> _Part:
+def _part(layers: _Layers, s: Floats, drive: Floats) -> _Moments:
     """Return the moments over one block of states."""
     field = layers.t_bias + layers.beta * drive
     log_weight = layers.log_weight(s, field)
@@ -273,7 +273,7 @@ def _part(layers: _Layers, s: Floats, drive: Floats) -> _Part:
     inside = (probability * (1.0 - probability) * slope**2).sum(axis=1)
     mean = weight @ means
     variance = weight @ (inside + (means - mean) ** 2)
-    return _Part(log_z, float(mean), float(variance), weight @ s, weight @ probability)
+    return _Moments(log_z, float(mean), float(variance), weight @ s, weight @ probability)
 
 
 def _sum_softplus(field: Floats) -> Floats:

@@ -76,7 +76,7 @@ class Visits:
 
 
 @dataclass(frozen=True)
-class TemperedChains:
+class TrainingChains:
     """Chains that move between temperatures."""
 
     ladder: Ladder  # inverse temperatures, and the prior over them

@@ -19,7 +19,7 @@ from pm_evidence.families.rbm.moment_average import Machine
 from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM, smoothed
 from pm_evidence.training.parameters import Parameters
-from pm_evidence.training.tempered import Ladder, TemperedChains
+from pm_evidence.training.tempered import Ladder, TrainingChains
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -271,7 +271,7 @@ class Tracker:
         self._log_z = np.zeros(settings.n_temperatures)
         self._mode = slowest_mode(self._ladder.log_prior)
         self._error: TrackingError | None = None
-        self._chains: TemperedChains | None = None
+        self._chains: TrainingChains | None = None
         self._machine: RBM | None = None
         self._points: list[tuple[float, ...]] = []
         self._kept: dict[int, RBM] = {}
@@ -321,7 +321,7 @@ class Tracker:
     def _begin(self, path: BaseRatePath) -> None:
         """Find the first estimates of log Z (Carlson et al., section 2.4)."""
         ladder = self._ladder
-        chains = TemperedChains.start(path, ladder, self._settings.n_chains, self._seed)
+        chains = TrainingChains.start(path, ladder, self._settings.n_chains, self._seed)
         half, limit = _INITIAL_SWEEPS // 2, _CLOSE / len(ladder.beta)
         for _ in range(_MOST_ITERATIONS):
             chains, visits = chains.at_random().moved(path, self._log_z, half, half)
@@ -344,7 +344,7 @@ class Tracker:
         self,
         machine: RBM,
         before: RBM,
-        chains: TemperedChains,
+        chains: TrainingChains,
         error: TrackingError,
         rate: float,
     ) -> None:

@@ -157,7 +157,7 @@ def test_a_covariance_that_has_no_factor_is_no_approximation(monkeypatch):
     def fails(self, found):
         raise np.linalg.LinAlgError
 
-    monkeypatch.setattr(nested_laplace.Lattice, "fit", fails)
+    monkeypatch.setattr(nested_laplace.HyperparameterGrid, "fit", fails)
     _, found = explored(built("funnel"))
     assert found.n_peaks == 0 and found.n_evaluations > 0
 

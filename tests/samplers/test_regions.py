@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from pm_evidence.core.shape import learn_shape
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.samplers.conditional import ConditionalFits
-from pm_evidence.samplers.nested_laplace import Lattice, Predictions, Regions
+from pm_evidence.samplers.nested_laplace import HyperparameterGrid, Predictions, Regions
 from pm_evidence.targets.model.cache import target_of
 
 Y = np.random.default_rng(1).normal(size=6)
@@ -138,7 +138,7 @@ def test_predictions_are_wrong_at_a_narrow_peak():
     at, width = 1.5, 0.02
     conditional, draws, _ = of(model_with(narrow_peak(at, width), 1), 0)
     values = np.linspace(-3.0, 3.0, 601)[:, None]
-    lattice = Lattice(conditional, conditional.first(draws[0]), 0.25 * conditional.scale)
+    lattice = HyperparameterGrid(conditional, conditional.first(draws[0]), 0.25 * conditional.scale)
     assert lattice.fill(-np.inf)
     predictions = Predictions(conditional, values, len(values))
     predictions.add_lattice(lattice)
@@ -159,7 +159,7 @@ def test_mass_outside_of_a_lattice_is_estimated():
     conditional, draws, values = of(model_with(log_density, 1), 3000)
     start = draws[0].copy()
     start[conditional.given] = -1.2
-    lattice = Lattice(conditional, conditional.first(start), np.array([0.1]))
+    lattice = HyperparameterGrid(conditional, conditional.first(start), np.array([0.1]))
     assert lattice.fill(-np.inf)
     predictions = Predictions(conditional, values, len(values))
     predictions.add_lattice(lattice)

@@ -13,7 +13,7 @@ from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.testing import exact_log_z
 from pm_evidence.training.parameters import Parameters
-from pm_evidence.training.tempered import Ladder, TemperedChains, _drawn
+from pm_evidence.training.tempered import Ladder, TrainingChains, _drawn
 from tests.families.rbm.machines import sine
 
 RATES = np.linspace(0.2, 0.8, 16)
@@ -49,7 +49,7 @@ def chains_at_every_state(machine, ladder):
     log_f += (EVERY @ machine.base_bias - path.log_base_z)[:, None]
     probability = np.exp(log_f - logsumexp(log_f, axis=0)) * np.linspace(0.1, 3.0, len(ladder.beta))
     n = len(EVERY)
-    return TemperedChains(
+    return TrainingChains(
         ladder, state, np.zeros(n, int), streams(np.random.SeedSequence(1), n), probability
     )
 
@@ -79,7 +79,7 @@ def test_fresh_temperatures_are_uniform():
     """20,000 chains at 10 temperatures; each share is held to 5 standard errors."""
     ladder = Ladder.even(10, 2.0)
     path = BaseRatePath(sine(base=RATES))
-    chains = TemperedChains.start(path, ladder, 20_000, np.random.SeedSequence(3)).at_random()
+    chains = TrainingChains.start(path, ladder, 20_000, np.random.SeedSequence(3)).at_random()
     counts = np.bincount(chains.rung, minlength=10)
     assert (np.abs(counts - 2000.0) < 5.0 * np.sqrt(2000.0 * 0.9)).all()
 
@@ -94,7 +94,7 @@ def test_log_z_is_right_at_every_temperature(shift):
     machine, ladder = sine(base=RATES), Ladder.even(10, 2.0)
     path, exact = BaseRatePath(machine), exact_curve(machine, ladder.beta)
     start = exact + shift * ladder.beta
-    chains = TemperedChains.start(path, ladder, 2000, np.random.SeedSequence(4)).at_random()
+    chains = TrainingChains.start(path, ladder, 2000, np.random.SeedSequence(4)).at_random()
     _, visits = chains.moved(path, start, 50, 100)
     influence = visits.influence()
     error = influence.std(ddof=1) / np.sqrt(len(influence))
@@ -112,7 +112,7 @@ def test_error_is_that_of_repeated_runs():
     path, log_z = BaseRatePath(machine), exact_curve(machine, ladder.beta)
     found, stated = [], []
     for seed in range(200):
-        chains = TemperedChains.start(path, ladder, 100, np.random.SeedSequence(seed)).at_random()
+        chains = TrainingChains.start(path, ladder, 100, np.random.SeedSequence(seed)).at_random()
         _, visits = chains.moved(path, log_z, 5, 20)
         found.append(visits.log_ratio(ladder)[-1])
         stated.append(visits.influence().var(ddof=1) / 100)

@@ -8,7 +8,7 @@ import pytest
 from pm_evidence.core.exceptions import EvidenceWarning
 from pm_evidence.testing import exact_log_z
 from pm_evidence.training.parameters import Parameters
-from pm_evidence.training.tempered import TemperedChains
+from pm_evidence.training.tempered import TrainingChains
 from pm_evidence.training.tracking import Tracker, TrackingError, TrackLogZ
 from pm_evidence.training.train import Training, train
 from tests.families.rbm.machines import sine
@@ -110,7 +110,7 @@ def test_chains_that_responded_at_once_would_have_a_smaller_error(monkeypatch):
 @pytest.mark.slow
 def test_chains_that_give_the_gradient_must_not_judge_the_step_by_themselves(monkeypatch):
     """The planted error: every update moves away from these states, so that log Z drifts down."""
-    monkeypatch.setattr(TemperedChains, "own_part", lambda self, parameters, rate: 0.0)
+    monkeypatch.setattr(TrainingChains, "own_part", lambda self, parameters, rate: 0.0)
     error, z = deviations(followed("tempering"))
     assert error.mean() < 0.0 and np.sqrt((z**2).mean()) > 4.0
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from pm_evidence.families.gp_classification.propagation import Gaussian, nearest
+from pm_evidence.families.gp_classification.propagation import GaussianApproximation, nearest
 from pm_evidence.targets.layout import Rows
 
 Floats = NDArray[np.float64]
@@ -53,7 +53,7 @@ class LatentPath:
         """
         return 0.0 if self.target.reference == "prior" else 1.0 - beta
 
-    def gaussian(self, beta: float) -> Gaussian:
+    def gaussian(self, beta: float) -> GaussianApproximation:
         """Return a Gaussian close to ``f_beta``, for kernels."""
         made = self.target.gaussians
         return nearest(made, beta) if self.target.reference == "prior" else made[1.0]

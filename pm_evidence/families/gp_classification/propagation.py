@@ -201,7 +201,7 @@ def _moments(centre, variance, y, power, nodes):
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class GaussianApproximation:
     """``N(x; 0, K)`` times a Gaussian factor for each latent value."""
 
     mean: Floats  # shape (n,): its mean
@@ -220,12 +220,12 @@ class Gaussian:
         return found
 
 
-def gaussian_of(factor: Floats, precisions: Floats, shifts: Floats) -> Gaussian:
+def gaussian_of(factor: Floats, precisions: Floats, shifts: Floats) -> GaussianApproximation:
     """Return the Gaussian of a prior and some factors."""
     n = len(factor)
     inner = np.linalg.cholesky(np.eye(n) + factor.T @ (precisions[:, None] * factor))
     root = np.ascontiguousarray(np.linalg.solve(inner, factor.T).T)
-    return Gaussian(root @ (root.T @ shifts), root, precisions, shifts)
+    return GaussianApproximation(root @ (root.T @ shifts), root, precisions, shifts)
 
 
 def tempered_gaussians(
@@ -234,7 +234,7 @@ def tempered_gaussians(
     signs: NDArray[np.int8],
     found: ExpectationPropagation,
     between: bool,
-) -> dict[float, Gaussian]:
+) -> dict[float, GaussianApproximation]:
     """Return Gaussians close to the prior times powers of the likelihood, by the power.
 
     The powers are 1, of which the Gaussian is known, and 0, the prior itself. If ``between`` is
@@ -251,7 +251,7 @@ def tempered_gaussians(
     return made
 
 
-def nearest(made: dict[float, Gaussian], power: float) -> Gaussian:
+def nearest(made: dict[float, GaussianApproximation], power: float) -> GaussianApproximation:
     """Return the Gaussian of the power that is nearest, by its logarithm."""
     least = min(key for key in made if key > 0.0)
     if power < 0.5 * least:

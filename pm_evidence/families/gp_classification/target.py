@@ -25,7 +25,7 @@ from pm_evidence.families.gp_classification.latent import LatentPath
 from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs
 from pm_evidence.families.gp_classification.propagation import (
     ExpectationPropagation,
-    Gaussian,
+    GaussianApproximation,
     expectation_propagation,
     tempered_gaussians,
 )
@@ -362,7 +362,7 @@ class GPClassification(NativeTarget):
         return expectation_propagation(self.prior_covariance, self.signs)
 
     @cached_property
-    def gaussians(self) -> dict[float, Gaussian]:
+    def gaussians(self) -> dict[float, GaussianApproximation]:
         """Gaussians near the prior times powers of the likelihood, by the power."""
         found = self.expectation_propagation()
         if not found.converged:

@@ -40,7 +40,7 @@ class LoopError(NotBatchedError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _Operation:
     """An operation: its function, the places of inputs and outputs, and those not used again."""
 
     function: Callable[..., Sequence[Any]]
@@ -54,10 +54,10 @@ class _Program:
     """The operations of a graph, one after the other, on a list of values."""
 
     values: list[Any]  # the values of constants at their places; inputs come first
-    steps: list[_Step]  # the operations
+    steps: list[_Operation]  # the operations
     results: list[int]  # places of the outputs
     # The operations that the first of the outputs need, by their number
-    shorter: dict[int, list[_Step]] = field(default_factory=dict)
+    shorter: dict[int, list[_Operation]] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, n_results: int | None = None) -> list[Any]:
         """Return the outputs, or the first of them."""
@@ -71,7 +71,7 @@ class _Program:
         return sizes
 
     def _after(
-        self, inputs: Sequence[Any], steps: Sequence[_Step], sizes: list[int] | None = None
+        self, inputs: Sequence[Any], steps: Sequence[_Operation], sizes: list[int] | None = None
     ) -> list[Any]:
         """Return the values after some steps, and add the sizes of their results to a list."""
         values = [*inputs, *self.values[len(inputs) :]]
@@ -86,12 +86,12 @@ class _Program:
                     sizes.extend(map(np.size, found))
         return values
 
-    def _for_first(self, n_results: int | None) -> list[_Step]:
+    def _for_first(self, n_results: int | None) -> list[_Operation]:
         """Return the steps that the first outputs need, or all outputs."""
         if n_results is None:
             return self.steps
         if n_results not in self.shorter:
-            needed, kept = set(self.results[:n_results]), list[_Step]()
+            needed, kept = set(self.results[:n_results]), list[_Operation]()
             for step in reversed(self.steps):
                 if needed.intersection(step.outputs):
                     needed.update(step.inputs)
@@ -157,7 +157,7 @@ def _program(fgraph: Any) -> _Program:
         unused = (v for v in node.inputs if last_use[v] is node and v not in kept)
         free = {place_of(v) for v in unused if not isinstance(v, Constant)}
         at = tuple(map(place_of, node.inputs)), tuple(map(place_of, node.outputs))
-        steps.append(_Step(numpy_form(node.op, node), *at, tuple(sorted(free))))
+        steps.append(_Operation(numpy_form(node.op, node), *at, tuple(sorted(free))))
     return _Program(values, steps, [place_of(v) for v in fgraph.outputs])
 
 

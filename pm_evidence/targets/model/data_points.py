@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-class Rows:
+class RowSelection:
     """Restricts graphs to a range of their rows, in a given order.
 
     Sliced arrays are not computed as a whole where the rows of a result depend on the same rows of
@@ -183,17 +183,17 @@ class Rows:
 
 
 _RULES: dict[type, Any] = {
-    Elemwise: Rows._elementwise,
-    CheckAndRaise: Rows._checked,
-    DimShuffle: Rows._shuffled,
-    Dot: Rows._product,
-    Blockwise: Rows._blockwise,
-    AdvancedSubtensor: Rows._looked_up,
-    CAReduce: Rows._reduced,
-    LogSumExp: Rows._summed_up,
-    Alloc: Rows._filled,
-    Join: Rows._joined,
-    Subtensor: Rows._sliced_elsewhere,
+    Elemwise: RowSelection._elementwise,
+    CheckAndRaise: RowSelection._checked,
+    DimShuffle: RowSelection._shuffled,
+    Dot: RowSelection._product,
+    Blockwise: RowSelection._blockwise,
+    AdvancedSubtensor: RowSelection._looked_up,
+    CAReduce: RowSelection._reduced,
+    LogSumExp: RowSelection._summed_up,
+    Alloc: RowSelection._filled,
+    Join: RowSelection._joined,
+    Subtensor: RowSelection._sliced_elsewhere,
 }
 
 
@@ -223,7 +223,7 @@ def _with_known_shapes(array: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class DataTerm:
     """A part of the log likelihood: an observed variable, or all potentials together."""
 
     name: str  # its name, for messages
@@ -232,11 +232,11 @@ class Term:
     n_points: int  # number of data points
 
 
-def terms_of(model: pm.Model) -> list[Term]:
+def terms_of(model: pm.Model) -> list[DataTerm]:
     """Return the parts of a model's log likelihood, potentials first."""
     with quietly():
         graphs = model.logp(vars=model.observed_RVs, sum=False) if model.observed_RVs else []
-    terms = [Term("potentials", model.potentiallogp, 1)] if model.potentials else []
+    terms = [DataTerm("potentials", model.potentiallogp, 1)] if model.potentials else []
     for rv, graph in zip(model.observed_RVs, graphs, strict=True):
         joint = rv.owner.op.ndim_supp if hasattr(rv.owner.op, "ndim_supp") else 0
         if joint and graph.ndim == 0:
@@ -245,7 +245,7 @@ def terms_of(model: pm.Model) -> list[Term]:
                 f"one draw of shape {_shape(model, rv)} from a joint distribution; use "
                 "path='geometric', or write its distribution as a product of conditional ones."
             )
-        terms.append(Term(str(rv.name), graph, _shape(model, rv)[0] if graph.ndim else 1))
+        terms.append(DataTerm(str(rv.name), graph, _shape(model, rv)[0] if graph.ndim else 1))
     if not terms:
         raise ModelError(
             "path='data_points' needs an observed variable, got a model with none; use "
@@ -332,7 +332,7 @@ class DataPointsTarget(ExchangedTarget):
         start, stop = pt.lscalars(2)
         count = 0
         for term, rows in zip(self.terms, self._rows, strict=True):
-            found = Rows(rows, start, stop, self.model.value_vars)
+            found = RowSelection(rows, start, stop, self.model.value_vars)
             if term.graph.ndim:
                 found.of(term.graph)
             count += found.n_whole
@@ -353,11 +353,11 @@ def data_points_target(
 
 
 def _sum_between(
-    term: Term, rows: Indices, start: Any, stop: Any, weight: Any, free: Sequence[Variable]
+    term: DataTerm, rows: Indices, start: Any, stop: Any, weight: Any, free: Sequence[Variable]
 ) -> Variable:
     """Return the weighted sum of the log likelihoods of a range of data points."""
     if term.graph.ndim == 0:
         return pt.switch(pt.lt(start, stop), weight[0] * term.graph, 0.0)
-    part = Rows(rows, start, stop, free).of(term.graph)
+    part = RowSelection(rows, start, stop, free).of(term.graph)
     each = part.sum(axis=tuple(range(1, part.ndim)))
     return (weight[start:stop] * each).sum()

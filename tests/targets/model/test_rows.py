@@ -6,7 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.data_points import Rows
+from pm_evidence.targets.model.data_points import RowSelection
 
 N = 50
 
@@ -51,7 +51,7 @@ def test_rows_are_those_of_the_whole(many_kinds):
     model, rng = many_kinds, np.random.default_rng(1)
     graphs = model.logp(sum=False, vars=model.observed_RVs)
     order, start, stop = rng.permutation(N), pt.lscalar("start"), pt.lscalar("stop")
-    rows = [Rows(order, start, stop, model.value_vars) for _ in graphs]
+    rows = [RowSelection(order, start, stop, model.value_vars) for _ in graphs]
     parts = [some.of(graph) for some, graph in zip(rows, graphs, strict=True)]
     function = pytensor.function(
         [*model.value_vars, start, stop], [*parts, *graphs], mode="FAST_COMPILE"
@@ -75,8 +75,8 @@ def test_rows_in_the_wrong_order_are_seen(many_kinds):
     """The test above would pass if rows were not permuted."""
     graph = many_kinds.logp(sum=False, vars=many_kinds.observed_RVs)[0]
     start, stop = pt.lscalars(2)
-    given = Rows(np.arange(N), start, stop, many_kinds.value_vars).of(graph)
-    other = Rows(np.arange(N)[::-1], start, stop, many_kinds.value_vars).of(graph)
+    given = RowSelection(np.arange(N), start, stop, many_kinds.value_vars).of(graph)
+    other = RowSelection(np.arange(N)[::-1], start, stop, many_kinds.value_vars).of(graph)
     function = pytensor.function(
         [*many_kinds.value_vars, start, stop],
         [given, other],
