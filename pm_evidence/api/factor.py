@@ -75,10 +75,11 @@ def bayes_factor(
         Values of free variables, such as ``{"delta": 0.0}``. The null model is the model given that
         the variables have these values: the prior of all others is their prior given the point.
         One number holds all elements of a variable, and NaN in an array leaves an element free.
-    constraint : callable, optional
+    constraint : callable or list of callable, optional
         An order or a range: a function of one draw, a mapping of the names of variables (also
         deterministic ones) to arrays of their shapes, that returns True or False. For example
-        ``lambda v: v["mu"][0] < v["mu"][1]``.
+        ``lambda v: v["mu"][0] < v["mu"][1]``. Of a list all functions must return True. Where few
+        draws satisfy all of them, they are met one after the other.
     model : pymc.Model, optional
         The model of ``dt1``, for a hypothesis; may be left out inside its context.
     idata : pair of DataTree, optional
@@ -138,9 +139,12 @@ def bayes_factor(
 
     *Constraint.* The ratio of the posterior and the prior probability (Klugkist, Laudy and Hoijtink
     2005), and the ratio of their odds. Prior draws are as many as needed, at most 320,000. The
-    effective number of posterior draws is counted. If all of them or none satisfy the constraint,
-    the status is ``"bound"``: the Bayes factor is an upper or lower bound with a probability of
-    95 %, and has no error.
+    effective number of posterior draws is counted. Where fewer than 20 draws satisfy a list of
+    constraints, its probability is that of the first, times that of the second given the first,
+    and so on (Au and Beck 2001): copies of the draws that satisfy those so far are moved by HMC
+    within their region. This needs continuous variables with gradients. If all draws or none
+    satisfy the constraint, the status is ``"bound"``: the Bayes factor is an upper or lower bound
+    with a probability of 95 %, and has no error.
 
     *Models.* Draws from both posteriors are completed by the variables that their model lacks, from
     a density that is fitted to the posterior of the other model (the linking densities of Carlin

@@ -11,10 +11,13 @@ from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.estimators.errors import Spread, combined, interval, spread
 
 # From this effective number of draws inside and outside on, the logarithm of their share is normal.
-_ENOUGH = 20.0
+ENOUGH = 20.0
 _LARGEST_ERROR = 0.5  # in nats, beyond which an estimate should not be relied on
 _ONE_SIDED, _TWO_SIDED = 0.05, 0.025  # probabilities outside of the ends of intervals
-_BOTH = "Give the run more draws, or compare with a model that has the constraint as its prior."
+_BOTH = (
+    "Pass the parts of the constraint as a list of functions, which are met one after the other; "
+    "or give the run more draws."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,17 @@ def share(inside: NDArray[np.bool_], origin: NDArray[np.int64], n_effective: flo
     variance = value * (1.0 - value)
     error = spread(((inside - value) / n, origin))
     found = variance / error.mcse**2 if error.mcse > 0.0 else float(n)
-    if not found > 0.0 or n * min(value, 1.0 - value) < _ENOUGH:
+    if not found > 0.0 or n * min(value, 1.0 - value) < ENOUGH:
         found = min(n_effective, found) if found > 0.0 else n_effective
     return Share(value, float(np.clip(found, 1.0, n)), error.dof)
+
+
+def share_of_groups(shares: NDArray[np.float64]) -> Share:
+    """Return the mean of independent estimates of a share that is small, shape ``(n_groups,)``."""
+    value, n = float(shares.mean()), shares.size
+    variance = float(shares.var(ddof=1)) / n
+    found = value * (1.0 - value) / variance if variance > 0.0 else 1.0 / value
+    return Share(value, max(found, 1.0), n - 1.0)
 
 
 def smallest_effective(columns: NDArray[np.float64], origin: NDArray[np.int64]) -> float:
@@ -85,7 +96,7 @@ def log_ratio(prior: Share, posterior: Share, *, odds: bool) -> LogEvidence:
         return _bound(prior, posterior, scale)
     spreads = [_spread(each, odds) for each in (prior, posterior)]
     total = combined(*spreads)
-    if min(prior.fewest, posterior.fewest) >= _ENOUGH:
+    if min(prior.fewest, posterior.fewest) >= ENOUGH:
         lower, upper = interval(value, total)
     else:
         ends = [[scale(end) for end in each.ends(_TWO_SIDED)] for each in (prior, posterior)]

@@ -220,7 +220,9 @@ def importance_route(
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
-    run = _small(run, target.n_dim, _n_particles(target.n_dim, sized_for), short=is_near)
+    # the particles limit what can be said of an approximation, but not of a fit to a survey
+    sized = sized_for if is_near else sized_for / setup.effort**0.5
+    run = _small(run, target.n_dim, _n_particles(target.n_dim, sized), short=is_near)
     sampler: Any = run.sampler
     part, rounds = (_SMALL_PILOT, _FEW_ROUNDS) if is_near else (1.0, _ROUNDS)
     n_pilot = int(part * min(sampler.first_round(run.size), _PARTICLES))
@@ -310,7 +312,7 @@ def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:
 def _costs(target_mcse: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
     share, grown = share_of_effort(target_mcse), grown_effort(target_mcse)
-    usual = Costs.of(effort * max(share**2, _LEAST_SURVEY))
+    usual = Costs.of(max((effort * share) ** 2, effort * _LEAST_SURVEY))
     # few draws at first, because further ones are added where the error needs them
     draws, trial = int(share**1.5 * grown * _DRAWS), int(share * _TRIAL)
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))

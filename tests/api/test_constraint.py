@@ -143,3 +143,64 @@ def test_bad_input():
     ]
     usual = {"dt1": draws(1), "model": groups(), **QUIET}
     check_refusals(pe.bayes_factor, [({**usual, **given}, *said) for given, *said in cases])
+
+
+# --- parts that are met one after the other ---
+
+
+def in_order_from(start, mean, sd):
+    """The probability of mu_0 > mu_1 > mu_2 and mu_0 > start, of independent normal variables."""
+    middle = np.linspace(mean[1] - 9 * sd, mean[1] + 9 * sd, 4001)
+    first, second, third = (stats.norm(m, sd) for m in mean)
+    f = second.pdf(middle) * first.sf(np.maximum(middle, start)) * third.cdf(middle)
+    return f.sum() * (middle[1] - middle[0])
+
+
+FALLING = [
+    lambda v: v["mu"][0] > v["mu"][1],
+    lambda v: v["mu"][1] > v["mu"][2],
+    lambda v: v["mu"][0] > 1.0,
+]
+
+
+def z_of_falling(seed):
+    """Of 4,000 draws at most one satisfies all parts, as a rule."""
+    posterior, prior = in_order_from(1.0, MEANS, SD), in_order_from(1.0, np.zeros(3), 1.0)
+    assert posterior < 1.2e-4
+    found = of(FALLING, draws(seed), random_seed=seed)
+    assert found.status == "ok" and found.mcse < 0.4
+    return (found.log_bf - np.log(posterior / prior)) / found.mcse
+
+
+def test_parts_are_met_one_after_the_other():
+    assert abs(z_of_falling(1)) < 4.0
+    # together they are a single condition, of which there is at most a bound, or a large error
+    with pytest.warns(pe.EvidenceWarning, match="as a list"):
+        of(lambda v: all(part(v) for part in FALLING), draws(1))
+
+
+@pytest.mark.slow
+def test_errors_of_parts_over_many_seeds():
+    """A right error fails once in a thousand seeds."""
+    z = np.array([z_of_falling(seed) for seed in range(40)])
+    assert abs(z.mean()) < 3.3 * z.std() / np.sqrt(z.size) and 0.7 < z.std() < 1.45
+
+
+def test_parts_that_many_draws_satisfy_are_counted():
+    def is_low(v):
+        return v["mu"][0] < 0.5
+
+    assert of([below, is_low], draws(1)) == of(lambda v: below(v) and is_low(v), draws(1))
+
+
+def test_a_small_prior_probability_of_parts():
+    """Nine means in order: one prior draw in 362,880."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0, shape=9)
+        pm.Normal("y", mu, 0.02, observed=np.linspace(-2, 2, 9))
+    mu = np.random.default_rng(4).normal(np.linspace(-2, 2, 9), 0.02, (4, 150, 9))
+    parts = [lambda v, k=k: v["mu"][k] < v["mu"][k + 1] for k in range(8)]
+    dt = posterior_tree(model, {"mu": mu})
+    found = pe.bayes_factor(dt, model=model, constraint=parts, **QUIET)
+    assert found.status == "ok" and found.posterior_prob == 1.0
+    assert abs(found.log_bf - np.log(362_880)) < 4 * found.mcse < 1.6
