@@ -141,8 +141,8 @@ _LENGTH, _SHORT, _VERY_MANY = 4, 2, 500
 # Draws from the fitted density: least number for each island, in each round of the fit, and bounds
 # of these where a larger error is asked for.
 _DRAWS, _TRIAL, _LEAST_DRAWS, _LEAST_TRIAL = 125, 500, 16, 100
-# Least share of the usual budget of the survey, for larger errors than the usual one. It takes
-# the whole budget if it finds several modes.
+# Least share of the usual budget of the survey, for larger errors than the usual one or for dear
+# densities; less for both. It takes the whole budget if it finds several modes.
 _LEAST_SURVEY = 0.05
 # Where evaluations are dear, the run is as small as that for a larger error, up to the least run.
 # Survey and probes cost this multiple of the budget in gradients.
@@ -312,7 +312,7 @@ def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:
 def _costs(target_mcse: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
     share, grown = share_of_effort(target_mcse), grown_effort(target_mcse)
-    usual = Costs.of(max((effort * share) ** 2, effort * _LEAST_SURVEY))
+    usual = Costs.of(max((effort * share) ** 2, _LEAST_SURVEY * max(effort, share)))
     # few draws at first, because further ones are added where the error needs them
     draws, trial = int(share**1.5 * grown * _DRAWS), int(share * _TRIAL)
     return replace(usual, draws=max(draws, _LEAST_DRAWS), trial=max(trial, _LEAST_TRIAL))

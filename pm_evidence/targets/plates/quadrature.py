@@ -37,6 +37,9 @@ _MISSED = 1e-3
 _MOST_NODES, _MOST_STEPS = 100, 40
 # Nodes of a part of a divided interval, most parts, and the error in nats that is aimed at.
 _OF_PART, _MOST_PARTS, _PART_ERROR = 17, 80, 1e-6
+# Values of an element differ by less than their rounding errors where its scale is this share of its
+# location; the integral is then not known.
+_RESOLVED = 1e-12
 # A scan for modes that are narrow: most nodes, and most numbers that all operations together give.
 _MOST_SCANNED, _MOST_NUMBERS = 2**14, 2e8
 
@@ -103,6 +106,12 @@ class Quadrature:
         """Return nodes for the rows of ``x``, in groups that settled at the same step."""
         location, scale = (each[..., 0] for each in self.program.places(x))
         scale = np.where(np.isfinite(scale) & (scale > 0.0), scale, 1.0)
+        lost = (scale < _RESOLVED * np.abs(location)).any(axis=1)
+        if lost.any():
+            kept = np.flatnonzero(~lost)
+            known = self.integrate(x[kept]) if kept.size else []
+            unknown = np.flatnonzero(lost), self._unknown(location[lost])
+            return [*((kept[rows], nodes) for rows, nodes in known), unknown]
         if self.is_common:
             return self._in_common(x, location[:, :1], scale[:, :1])
         low, high = np.full((2, *location.shape), _REACH)
@@ -131,6 +140,15 @@ class Quadrature:
         where = x[rows], location[rows], scale[rows]
         found.append((rows, self._divided(*where, scan)))
         return found
+
+    def _unknown(self, location: Floats) -> Nodes:
+        """Return integrals that are not known, with a node at the location of each element."""
+        same = self.program.same if self.is_common else None
+        u = location if same is None else location[:, self.program.first]
+        nothing = np.full(u.shape, np.nan)
+        one = np.ones((len(u), 1, u.shape[1]))
+        nodes = u[:, None, :, None]
+        return Nodes(nothing, np.full(u.shape, np.inf), nodes, one, 0.0 * one, same=same)
 
     def _in_common(self, x: Floats, location: Floats, scale: Floats) -> Found:
         """Return nodes that all elements have in common: many of them cost little."""

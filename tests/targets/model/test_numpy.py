@@ -386,7 +386,7 @@ def test_shared_models_by_all_backends(name):
     check_backends(shared(name).model)
 
 
-LOOPS = {"ode_scan"}
+LOOPS = {"ode"}
 
 
 @pytest.mark.slow

@@ -8,8 +8,10 @@ from scipy.stats import binom, norm, poisson, t
 
 import pm_evidence as pe
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
+from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.plates import programs
 from pm_evidence.targets.plates.target import PlateTarget
+from tests.systems.plates import plates
 
 RNG = np.random.default_rng(5)
 GROUP = np.repeat(np.arange(5), 4)
@@ -214,3 +216,14 @@ def test_sums_that_need_too_many_terms_are_not_made() -> None:
         pm.Binomial("k", n, 0.5, observed=[9_900, 10_100])
     with pytest.raises(NotBatchedError, match="more than 8192 terms"):
         PlateTarget(model)
+
+
+def test_an_element_as_narrow_as_its_rounding_errors_is_not_known():
+    """Its density at the few numbers that there are would be summed to any value."""
+    model, _ = plates("zeros")
+    target = target_of(model, marginalise=True, backend="numpy")
+    scale = np.log([1e-3, 1e-10, 1e-14, 1e-30])
+    found, _ = target.differentiable.evaluate(np.column_stack([np.full(4, 3.0), scale]))
+    limit = found[0, 1]
+    assert found[1, 1] == pytest.approx(limit, abs=1e-3)
+    assert np.isnan(found[2:, 1]).all()
