@@ -37,8 +37,8 @@ _MISSED = 1e-3
 _MOST_NODES, _MOST_STEPS = 100, 40
 # Nodes of a part of a divided interval, most parts, and the error in nats that is aimed at.
 _OF_PART, _MOST_PARTS, _PART_ERROR = 17, 80, 1e-6
-# Values of an element differ by hardly more than their rounding errors where its scale is this share
-# of its location; the integral is then not known.
+# Values of an element differ by hardly more than their rounding errors where its scale is this
+# share of its location; the integral is then not known.
 _RESOLVED = 1e-12
 # A scan for modes that are narrow: most nodes, and most numbers that all operations together give.
 _MOST_SCANNED, _MOST_NUMBERS = 2**14, 2e8
