@@ -57,7 +57,7 @@ def evaluated_in_python(target: PyMCTarget, *, rewritten: bool = False) -> PyMCT
 class _PythonDensity:
     """Log densities as a ``CompiledDensity`` has them."""
 
-    has_gradient, slow_ops, by_rows = False, (), True
+    has_gradient, slow_ops = False, ()
 
     def __init__(self, target: PyMCTarget, rewritten: bool) -> None:
         self._target, self._rewritten = target, rewritten

@@ -98,7 +98,7 @@ def _work(
     written: Sequence[NDArray[Any]],
 ) -> None:
     """Do work on rows: in parts, unless the density is evaluated at all of them together."""
-    if compiled.by_rows:
+    if isinstance(compiled, Density) and compiled.by_rows:
         over_rows(work, read, written)
     else:
         work(*read, *written)

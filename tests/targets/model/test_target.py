@@ -215,5 +215,5 @@ def test_a_continuous_model_is_compiled_once():
     def write(x, log_density):
         log_density[:] = failing
 
-    vars(target)["differentiable"] = SimpleNamespace(write=write, slow_ops=(), by_rows=True)
+    vars(target)["differentiable"] = SimpleNamespace(write=write, slow_ops=())
     np.testing.assert_array_equal(target.evaluate(particles.x).log_density, expected)
