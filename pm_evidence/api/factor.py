@@ -139,12 +139,13 @@ def bayes_factor(
 
     *Constraint.* The ratio of the posterior and the prior probability (Klugkist, Laudy and Hoijtink
     2005), and the ratio of their odds. Prior draws are as many as needed, at most 320,000. The
-    effective number of posterior draws is counted. Where fewer than 20 draws satisfy a list of
-    constraints, its probability is that of the first, times that of the second given the first,
-    and so on (Au and Beck 2001): copies of the draws that satisfy those so far are moved by HMC
-    within their region. This needs continuous variables with gradients. If all draws or none
-    satisfy the constraint, the status is ``"bound"``: the Bayes factor is an upper or lower bound
-    with a probability of 95 %, and has no error.
+    effective number of posterior draws is counted. Where fewer than 20 draws satisfy all of a list
+    of constraints, their probability is that of one, times that of another given the first, and so
+    on, rare ones first (Au and Beck 2001). Copies of the draws that satisfy those so far are moved
+    by HMC within their region, and the error is that of 16 groups of draws. This needs continuous
+    variables and a gradient. If all draws or none satisfy the constraint, the status is
+    ``"bound"``: the Bayes factor is an upper or lower bound with a probability of 95 %, and has no
+    error.
 
     *Models.* Draws from both posteriors are completed by the variables that their model lacks, from
     a density that is fitted to the posterior of the other model (the linking densities of Carlin

@@ -15,8 +15,8 @@ ENOUGH = 20.0
 _LARGEST_ERROR = 0.5  # in nats, beyond which an estimate should not be relied on
 _ONE_SIDED, _TWO_SIDED = 0.05, 0.025  # probabilities outside of the ends of intervals
 _BOTH = (
-    "Pass the parts of the constraint as a list of functions, which are met one after the other; "
-    "or give the run more draws."
+    "Pass the parts of the constraint as a list of functions, which are met one after the other, "
+    "give the run more draws, or compare with a model that has the constraint as its prior."
 )
 
 

@@ -220,7 +220,8 @@ def importance_route(
         setup = annealing_setup(start.annealed, kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
-    # the particles limit what can be said of an approximation, but not of a fit to a survey
+    # Dear densities have fewer particles, except where these check an approximation: the share of
+    # the posterior that it may miss is part of the error, and falls with their number.
     sized = sized_for if is_near else sized_for / setup.effort**0.5
     run = _small(run, target.n_dim, _n_particles(target.n_dim, sized), short=is_near)
     sampler: Any = run.sampler

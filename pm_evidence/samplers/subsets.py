@@ -1,9 +1,9 @@
 """Probabilities of small regions, one condition at a time.
 
-The probability of a region is that of its first condition, times that of the second given the
-first, and so on (Au and Beck 2001; Cerou, Del Moral, Furon and Guyader 2012). Copies of the draws
-that satisfy the conditions so far are moved by a kernel that does not leave their region, so that
-each factor is seen by many draws where the whole region may have none.
+The probability that several conditions hold is that of the first, times that of the second given
+the first, and so on (Au and Beck 2001; Cerou, Del Moral, Furon and Guyader 2012). Copies of the
+draws that satisfy the conditions so far are moved by HMC, of which proposals outside of their
+region are rejected, so that many draws tell each factor where none may satisfy all conditions.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 # Returns which points, shape (n, n_dim), satisfy which conditions, shape (n, n_conditions).
 type Conditions = Callable[[Floats], NDArray[np.bool_]]
 
-# Moves of every member between two conditions; a trajectory is about as long as a region is wide.
+# Moves of every member between two conditions. A trajectory is about as long as the region is wide.
 _MOVES = 12
 # The rarest condition is met next of those that at least so many members satisfy, because the
 # others are then less rare.
@@ -51,9 +51,8 @@ def probabilities(
     Returns
     -------
     ndarray, shape (n_groups,)
-        Estimates that are independent and without bias, if the draws of different groups are
-        independent, but for the order of the conditions and the shape of the kernel, which all
-        groups together give.
+        Estimates, one for each group, without bias. They are independent if the draws of different
+        groups are, except that all groups share the order of the conditions and the kernel.
     """
     of_resampling, of_moves = seed.spawn(2)
     rng, words = np.random.default_rng(of_resampling), streams(of_moves, len(x))
