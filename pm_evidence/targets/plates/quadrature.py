@@ -144,11 +144,10 @@ class Quadrature:
     def _unknown(self, location: Floats) -> Nodes:
         """Return integrals that are not known, with a node at the location of each element."""
         same = self.program.same if self.is_common else None
-        u = location if same is None else location[:, self.program.first]
-        nothing = np.full(u.shape, np.nan)
-        one = np.ones((len(u), 1, u.shape[1]))
-        nodes = u[:, None, :, None]
-        return Nodes(nothing, np.full(u.shape, np.inf), nodes, one, 0.0 * one, same=same)
+        nodes = (location[:, :1] if self.is_common else location)[:, None, :, None]
+        one = np.ones((len(location), 1, self.n_elements))
+        unknown = np.nan * one[:, 0]
+        return Nodes(unknown, np.inf * one[:, 0], nodes, one, 0.0 * one, same=same)
 
     def _in_common(self, x: Floats, location: Floats, scale: Floats) -> Found:
         """Return nodes that all elements have in common: many of them cost little."""

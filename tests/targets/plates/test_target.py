@@ -218,12 +218,17 @@ def test_sums_that_need_too_many_terms_are_not_made() -> None:
         PlateTarget(model)
 
 
-def test_an_element_as_narrow_as_its_rounding_errors_is_not_known():
-    """Its density at the few numbers that there are would be summed to any value."""
-    model, _ = plates("zeros")
+@pytest.mark.parametrize(("name", "other"), [("zeros", 3.0), ("successes", 0.5)])
+def test_an_element_as_narrow_as_its_rounding_errors_is_not_known(name, other):
+    """Its density at the few numbers that there are would be summed to any value.
+
+    The elements of the second system have nodes in common.
+    """
+    model, _ = plates(name)
     target = target_of(model, marginalise=True, backend="numpy")
+    assert target.rules[0].is_common == (name == "successes")
     scale = np.log([1e-3, 1e-10, 1e-14, 1e-30])
-    found, _ = target.differentiable.evaluate(np.column_stack([np.full(4, 3.0), scale]))
+    found, _ = target.differentiable.evaluate(np.column_stack([np.full(4, other), scale]))
     limit = found[0, 1]
     assert found[1, 1] == pytest.approx(limit, abs=1e-3)
     assert np.isnan(found[2:, 1]).all()
