@@ -272,9 +272,13 @@ def model_target(
 
 
 def compiled_if_long(target: Any, n_evaluations: float) -> Any:
-    """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it."""
+    """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it.
+
+    Integrals over local variables have no compiled form, and all variables together are far harder
+    to sample than those that remain.
+    """
     evaluated = getattr(target, "backend", None) in ("numpy", "loops")
-    if not evaluated or _is_short(target, n_evaluations):
+    if not evaluated or isinstance(target, PlateTarget) or _is_short(target, n_evaluations):
         return target
     compiled: Any = target_of(
         target.model,
