@@ -200,7 +200,7 @@ def test_a_target_is_compiled_in_the_coordinates_that_it_has(monkeypatch):
 
 
 def test_local_variables_stay_integrated_however_long_a_route_is(monkeypatch):
-    """Compiled code has all variables together: its chains did not mix, in up to 4,000,000 evaluations."""
+    """Compiled code has all variables together, whose chains did not mix in 670,000 evaluations."""
     target = target_of(plates("detections")[0], marginalise=True, backend="numpy")
     monkeypatch.setattr(evaluators, "_MOST", 1.0)
     assert isinstance(target, PlateTarget)
