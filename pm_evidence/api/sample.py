@@ -182,10 +182,9 @@ def sample_evidence(
         detection, labels of a mixture or effects of groups, are integrated one element at a time
         (`structure` shows them). Only the others are then sampled; draws of the integrated ones
         come from their distribution given these. ``"auto"`` sums discrete variables whenever it
-        can. If method, schedule and draws are left out, it integrates continuous ones too where
-        there are no others, or more than 3,000 coordinates.
-        The attribute ``marginalised`` of the result names them, and ``integration_error`` is a part
-        of the stated error.
+        can, and integrates continuous ones if method, schedule and draws are left out and no
+        approximation of all variables takes less time. The attribute ``marginalised`` of the result
+        names them, and ``integration_error`` is a part of the stated error.
     backend : {"auto", "numpy", "numba", "jax"}
         What evaluates the log densities of a model. ``"numpy"`` needs no compilation and suits
         short runs; the model must have continuous variables only and no loops. ``"numba"`` compiles

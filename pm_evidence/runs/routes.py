@@ -306,14 +306,16 @@ def _is_short(target: Any, n_evaluations: float) -> bool:
     return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
 
 
-# Number of coordinates up to which the approximations of log-concave posteriors cost as little.
+# Number of coordinates up to which the approximations of log-concave posteriors cost little.
 _MOST_APPROXIMATED = 3000
 
 
-def _is_unknown(model: Any) -> bool:
-    """Return whether no approximation is known of the posterior of all variables."""
+def _is_approximated(model: Any, structure: Any) -> bool:
+    """Return whether an approximation of the posterior of all variables costs little."""
+    if not structure.reasons or structure.layout.size > _MOST_APPROXIMATED:
+        return False
     target: Any = target_of(model, reparameterise=True, backend="numpy")
-    return target.hyperparameters is None
+    return target.hyperparameters is not None
 
 
 def plate_target(
@@ -322,10 +324,9 @@ def plate_target(
     """Return the target of a model whose local variables are integrated, or None.
 
     ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
-    can be. Where the user leaves the route open, continuous ones are integrated if there are no
-    global variables, or more coordinates than an approximation of the whole posterior can have, or
-    if no such approximation is known and the elements have nodes in common, so that they cost
-    little. All this is known before the run.
+    can be. Where the user leaves the route open, continuous ones are integrated unless each element
+    needs nodes of its own and an approximation of the posterior of all variables is known, which
+    then takes less time. All this is known before the run.
     """
     if marginalise is False:
         return None
@@ -333,11 +334,10 @@ def plate_target(
         try:
             structure = structure_of_model(model)
             of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
-            is_hard = not structure.reasons or structure.layout.size > _MOST_APPROXIMATED
-            needed = marginalise is True or of_sums or (open_routes and is_hard)
-            if structure.plates and (needed or (open_routes and _is_unknown(model))):
-                target = target_of(model, marginalise=True, backend="numpy")
-                if isinstance(target, PlateTarget) and (needed or target.is_cheap):
+            needed = marginalise is True or of_sums
+            if structure.plates and (needed or open_routes):
+                target: Any = target_of(model, marginalise=True, backend="numpy")
+                if needed or target.is_cheap or not _is_approximated(model, structure):
                     target.differentiable  # noqa: B018  # raises an error if it is not batched
                     return target
             problem = "the model has no such variable"

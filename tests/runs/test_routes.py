@@ -21,6 +21,7 @@ from pm_evidence.runs import routes as module
 from pm_evidence.runs.anneal import anneal_moved
 from pm_evidence.runs.importance import importance_route
 from tests.systems.exact import deceptive_systems, exact_systems
+from tests.systems.plates import plates
 
 SYSTEMS = {**exact_systems(), **deceptive_systems()}
 
@@ -202,3 +203,33 @@ def test_time_is_kept_where_evaluations_are_dear(max_time, longest):
     found = pe.log_evidence(sampled(model, max_time=max_time))
     assert time.perf_counter() - started < longest
     assert abs(found.value - exact) < 5.0 * found.mcse
+
+
+def counts_with_a_covariate(*, heavy):
+    """Elements that differ in more than their data: each needs nodes of its own."""
+    group, x = np.repeat(np.arange(5), 4), np.linspace(-1.0, 1.0, 20)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        effect = (
+            pm.StudentT("effect", nu=4, sigma=scale, shape=5)
+            if heavy
+            else pm.Normal("effect", 0, scale, shape=5)
+        )
+        pm.Poisson("y", pt.exp(effect[group] + 0.3 * x), observed=np.arange(20) % 4)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "integrated"),
+    [
+        (SYSTEMS["eight_schools_half_cauchy_centred"].build, True),  # in closed form
+        (plates("successes")[0], True),  # nodes in common
+        (counts_with_a_covariate(heavy=True), True),  # no approximation is known
+        (counts_with_a_covariate(heavy=False), False),
+        (SYSTEMS["gaussian_shells"].build, False),  # nothing is local
+    ],
+)
+def test_local_variables_are_integrated_where_it_takes_less_time(build, integrated):
+    given = build() if callable(build) else build
+    found = module.plate_target(given, "auto", None, open_routes=True)
+    assert (found is not None) == integrated

@@ -25,7 +25,12 @@ from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import SpecifyShape
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, unflatten_index_variables
+from pytensor.tensor.sort import SortOp
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    unflatten_index_variables,
+)
 
 from pm_evidence.targets.model.upstream import function_by_row
 
@@ -333,13 +338,36 @@ def _split(op: Split, node: Any) -> Form:
     return split
 
 
+def _chosen(op: AdvancedSubtensor, node: Any) -> Form | None:
+    """Return the form for elements at the same places of all points, or None."""
+    if any(isinstance(each, slice) for each in op.idx_list):
+        return None
+    batch, lists = node.op.batch_ndim(node), node.inputs[1:]
+    if not all(all(each.type.broadcastable[:batch]) for each in lists):
+        return None
+    whole = [slice(None)] * (node.inputs[0].type.ndim - batch - len(lists))
+
+    def chosen(x: NDArray[Any], *places: NDArray[Any]) -> NDArray[Any]:
+        indices: list[Any] = [each.reshape(each.shape[batch:]) for each in places]
+        return np.asarray(x[(..., *indices, *whole)])
+
+    return _one(chosen)
+
+
+def _sorted(op: SortOp, node: Any) -> Form:
+    axis = op.axis - (node.inputs[0].type.ndim - node.op.batch_ndim(node))
+    return _one(lambda x: np.sort(x, axis=axis, kind=op.kind))
+
+
 _OF_MATRICES: dict[type, Callable[[Any, Any], Form | None]] = {
+    AdvancedSubtensor: _chosen,
     Dot: _product,
     Cholesky: _factorised,
     SolveTriangular: _solved,
     AllocDiag: _diagonal_matrix,
     ExtractDiag: _diagonal,
     Join: _joined,
+    SortOp: _sorted,
     Split: _split,
 }
 

@@ -232,6 +232,11 @@ class PlateProgram:
     # evaluation -------------------------------------------------------------------------------
 
     @property
+    def is_normal(self) -> bool:
+        """Whether the density of each element is normal, of one coordinate."""
+        return self.is_quadratic and self.plate.positions.shape[1] == 1
+
+    @property
     def has_common_nodes(self) -> bool:
         """Whether densities cost much less at nodes that all elements have in common."""
         return self._common is not None

@@ -436,7 +436,7 @@ def rule_of(program: PlateProgram, points: Floats) -> Sum | Counts | NormalRule 
         return Sum.of(program)
     if program.plate.rule == "counts":
         return Counts.of(program, points)
-    if program.is_quadratic and program.plate.positions.shape[1] == 1:
+    if program.is_normal:
         return NormalRule(program)
     rule = Quadrature(program)
     if program.has_common_nodes:

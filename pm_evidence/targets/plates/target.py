@@ -23,7 +23,7 @@ from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.model.vectorised import quietly
 from pm_evidence.targets.plates.integrals import drawn, gradient_of
 from pm_evidence.targets.plates.programs import PlateProgram
-from pm_evidence.targets.plates.quadrature import Quadrature, rule_of
+from pm_evidence.targets.plates.quadrature import rule_of
 from pm_evidence.targets.plates.structure import structure_of
 
 Floats = NDArray[np.float64]
@@ -54,12 +54,18 @@ class PlateTarget(PyMCTarget):
         self._point = self.every.split(points[0])
         self.structure = structure_of(model, self.every, self._point)
         self._restrict()
-        first, programs = 0, list[PlateProgram]()
+        first, self._programs = 0, list[PlateProgram]()
         for plate in self.structure.plates:
-            programs.append(PlateProgram(model, self.structure, plate, first, self._point))
+            self._programs.append(PlateProgram(model, self.structure, plate, first, self._point))
             first += plate.n_elements
-        self.rules = [rule_of(program, points[:4]) for program in programs]
+
+    @cached_property
+    def rules(self) -> list[Any]:
+        """How each plate is integrated; see ``_check`` for the error that is raised."""
+        points = _typical(self._full)
+        found = [rule_of(program, points[:4]) for program in self._programs]
         self._check(points)
+        return found
 
     def _check(self, points: Floats) -> None:
         """Raise NotBatchedError unless the log density is the sum of that of independent elements.
@@ -67,7 +73,7 @@ class PlateTarget(PyMCTarget):
         Each of a random half of the elements is exchanged for that of another point, or of one five
         times as far out.
         """
-        rng, programs = np.random.default_rng(0), [rule.program for rule in self.rules]
+        rng, programs = np.random.default_rng(0), self._programs
         first, second = points[: len(points) // 2], points[len(points) // 2 :]
         n = min(len(first), len(second))
         first, second = first[:n], second[:n]
@@ -127,8 +133,8 @@ class PlateTarget(PyMCTarget):
 
     @property
     def is_cheap(self) -> bool:
-        """Whether the elements of all plates have nodes in common."""
-        return all(isinstance(rule, Quadrature) and rule.is_common for rule in self.rules)
+        """Whether all elements are integrated in closed form or have nodes in common."""
+        return all(each.is_normal or each.has_common_nodes for each in self._programs)
 
     @cached_property
     def n_numbers(self) -> int:
