@@ -36,7 +36,7 @@ from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.targets.plates.structure import structure_of_model
+from pm_evidence.targets.plates.structure import has_global_children, structure_of_model
 from pm_evidence.targets.plates.target import PlateTarget
 
 # How much longer a route takes than those before it, at least.
@@ -324,9 +324,10 @@ def plate_target(
     """Return the target of a model whose local variables are integrated, or None.
 
     ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
-    can be. Where the user leaves the route open, continuous ones are integrated unless each element
-    needs nodes of its own and an approximation of the posterior of all variables is known, which
-    then takes less time. All this is known before the run.
+    can be. Where the user leaves the route open, continuous ones are integrated, with two
+    exceptions: parameters of the prior of global variables, and elements that need nodes of their
+    own where an approximation of the posterior of all variables is known, which then takes less
+    time. All this is known before the run.
     """
     if marginalise is False:
         return None
@@ -335,10 +336,13 @@ def plate_target(
             structure = structure_of_model(model)
             of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
             needed = marginalise is True or of_sums
-            if structure.plates and (needed or open_routes):
+            if structure.plates and (
+                needed or (open_routes and not has_global_children(model, structure))
+            ):
                 target: Any = target_of(model, marginalise=True, backend="numpy")
                 if needed or target.is_cheap or not _is_approximated(model, structure):
-                    target.differentiable  # noqa: B018  # raises an error if it is not batched
+                    # these raise an error if the model cannot be integrated or is not batched
+                    target.rules, target.differentiable  # noqa: B018
                     return target
             problem = "the model has no such variable"
         except (NotBatchedError, NotImplementedError) as error:

@@ -219,12 +219,22 @@ def counts_with_a_covariate(*, heavy):
     return model
 
 
+def horseshoe():
+    """Given the coefficients, their scales are independent; their marginal density has poles."""
+    with pm.Model() as model:
+        scale = pm.HalfCauchy("scale", 1, shape=3)
+        slope = pm.Normal("slope", 0, 0.5 * scale, shape=3)
+        pm.Normal("y", np.eye(4, 3) @ slope + slope[0], 1, observed=np.arange(4.0))
+    return model
+
+
 @pytest.mark.parametrize(
     ("build", "integrated"),
     [
         (SYSTEMS["eight_schools_half_cauchy_centred"].build, True),  # in closed form
         (plates("successes")[0], True),  # nodes in common
         (counts_with_a_covariate(heavy=True), True),  # no approximation is known
+        (horseshoe, False),
         (counts_with_a_covariate(heavy=False), False),
         (SYSTEMS["gaussian_shells"].build, False),  # nothing is local
     ],

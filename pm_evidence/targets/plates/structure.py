@@ -9,6 +9,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from pymc.distributions.distribution import DiracDeltaRV
 from pymc.logprob.transforms import CircularTransform
+from pytensor.graph.traversal import ancestors
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -106,6 +107,17 @@ def structure_of_model(model: pm.Model) -> Structure:
     x = sampler.draw(_DRAWS, np.random.SeedSequence(_DRAWS))
     finite = np.isfinite(x).all(axis=1)
     return structure_of(model, sampler.layout, sampler.layout.split(x[finite.argmax()]))
+
+
+def has_global_children(model: pm.Model, structure: Structure) -> bool:
+    """Return whether a local variable is a parameter of the prior of a global one.
+
+    The marginal prior of the global one may then have a pole, as that of the coefficients of a
+    horseshoe at 0, which is harder to sample than both.
+    """
+    local = set(structure.local)
+    others = [rv for rv in model.free_RVs if rv.name not in local]
+    return not local.isdisjoint(variable.name for variable in ancestors(others))
 
 
 class _Reading:

@@ -196,8 +196,9 @@ def test_a_term_that_is_counted_twice_is_found(monkeypatch: pytest.MonkeyPatch) 
         return [*graphs, graphs[0]], [*sums, sums[0]]
 
     monkeypatch.setattr(programs, "_terms_of_plate", twice)
+    target = PlateTarget(counts_of_groups())
     with pytest.raises(NotBatchedError, match="not independent"):
-        PlateTarget(counts_of_groups())
+        target.rules  # noqa: B018
 
 
 def test_what_cannot_be_integrated_is_refused() -> None:
@@ -215,7 +216,7 @@ def test_sums_that_need_too_many_terms_are_not_made() -> None:
         n = pm.Poisson("n", rate, shape=2)
         pm.Binomial("k", n, 0.5, observed=[9_900, 10_100])
     with pytest.raises(NotBatchedError, match="more than 8192 terms"):
-        PlateTarget(model)
+        PlateTarget(model).rules  # noqa: B018
 
 
 @pytest.mark.parametrize(("name", "other"), [("zeros", 3.0), ("successes", 0.5)])
