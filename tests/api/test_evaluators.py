@@ -22,7 +22,6 @@ from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.plates.target import PlateTarget
 from tests.models import loop, shared
 from tests.references.densities import InPython
-from tests.systems.plates import plates
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
@@ -201,7 +200,7 @@ def test_a_target_is_compiled_in_the_coordinates_that_it_has(monkeypatch):
 
 def test_local_variables_stay_integrated_however_long_a_route_is(monkeypatch):
     """Compiled code has all variables together, whose chains did not mix in 670,000 evaluations."""
-    target = target_of(plates("detections")[0], marginalise=True, backend="numpy")
+    target = target_of(shared("schools").model, marginalise=True, backend="numpy")
     monkeypatch.setattr(evaluators, "_MOST", 1.0)
     assert isinstance(target, PlateTarget)
     assert compiled_if_long(target, np.inf) is target
