@@ -193,7 +193,6 @@ def test_parts_that_many_draws_satisfy_are_counted():
     assert of([below, is_low], draws(1)) == of(lambda v: below(v) and is_low(v), draws(1))
 
 
-@pytest.mark.slow
 def test_a_small_prior_probability_of_parts():
     """Nine means in order: one prior draw in 362,880."""
     with pm.Model() as model:

@@ -232,14 +232,13 @@ def horseshoe():
     ("build", "integrated"),
     [
         (SYSTEMS["eight_schools_half_cauchy_centred"].build, True),  # in closed form
-        (plates("successes")[0], True),  # nodes in common
-        (counts_with_a_covariate(heavy=True), True),  # no approximation is known
+        (lambda: plates("successes")[0], True),  # nodes in common
+        (lambda: counts_with_a_covariate(heavy=True), True),  # no approximation is known
+        (lambda: counts_with_a_covariate(heavy=False), False),
         (horseshoe, False),
-        (counts_with_a_covariate(heavy=False), False),
         (SYSTEMS["gaussian_shells"].build, False),  # nothing is local
     ],
 )
 def test_local_variables_are_integrated_where_it_takes_less_time(build, integrated):
-    given = build() if callable(build) else build
-    found = module.plate_target(given, "auto", None, open_routes=True)
+    found = module.plate_target(build(), "auto", None, open_routes=True)
     assert (found is not None) == integrated

@@ -50,8 +50,8 @@ class PlateTarget(PyMCTarget):
         self._full = PyMCTarget(model, backend="numpy") if full is None else full
         super().__init__(model, backend="numpy")
         self.every = self._full.layout
-        points = _typical(self._full)
-        self._point = self.every.split(points[0])
+        self._points = _typical(self._full)
+        self._point = self.every.split(self._points[0])
         self.structure = structure_of(model, self.every, self._point)
         self._restrict()
         first, self._programs = 0, list[PlateProgram]()
@@ -61,10 +61,9 @@ class PlateTarget(PyMCTarget):
 
     @cached_property
     def rules(self) -> list[Any]:
-        """How each plate is integrated; see ``_check`` for the error that is raised."""
-        points = _typical(self._full)
-        found = [rule_of(program, points[:4]) for program in self._programs]
-        self._check(points)
+        """How each plate is integrated; NotBatchedError if its elements are not independent."""
+        found = [rule_of(program, self._points[:4]) for program in self._programs]
+        self._check(self._points)
         return found
 
     def _check(self, points: Floats) -> None:
