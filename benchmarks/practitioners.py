@@ -8,6 +8,7 @@ forms, quadrature, or importance sampling in NumPy; no run of the package is amo
 stored in ``docs/figures/practitioners.csv``, and table and picture are made from all that it holds.
 ``--peers`` runs ``pm.sample_smc`` as well, and dynesty and nautilus on up to ten dimensions if they
 are installed. ``python benchmarks/practitioners.py [names] [--target 0.05] [--seeds 3] [--peers]``
+``--all-variables`` integrates no local variables (``marginalise=False``), and stores nothing.
 """
 
 import argparse
@@ -49,6 +50,7 @@ def timed_run(model: pm.Model, options: argparse.Namespace, seed: int) -> tuple[
         cores=1,
         random_seed=seed,
         progressbar=False,
+        marginalise=False if options.all_variables else "auto",
     )
     return dt, time.process_time() - started
 
@@ -116,6 +118,9 @@ def options_of(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--max-time", type=float, default=600.0, help="seconds of each run")
     parser.add_argument("--peers", action="store_true", help="run other packages, too")
+    parser.add_argument(
+        "--all-variables", action="store_true", help="integrate none of them; nothing is stored"
+    )
     parser.add_argument("--nuts-only", action="store_true", help="count gradients of NUTS only")
 
 
@@ -137,12 +142,15 @@ def main() -> None:
         if options.nuts_only:
             print(nuts)
             continue
-        runs = replace_rows(RUNS, measure(case, reference, nuts, options), case)
+        rows = measure(case, reference, nuts, options)
+        if options.all_variables:
+            continue
+        runs = replace_rows(RUNS, rows, case)
         table = summary(runs, list(CASES))
         picture(table, PICTURE)
         if options.peers and (found := beside(case, reference)):
             replace_rows(PEER_RUNS, found, case)
-    if RUNS.is_file():
+    if RUNS.is_file() and not options.all_variables:
         table = summary(pd.read_csv(RUNS), list(CASES))
         print(markdown(table, stored_counts()))
         if PEER_RUNS.is_file():
