@@ -228,8 +228,8 @@ def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEv
         return anneal_moved(run, target, "auto", display, None, "auto")[2][0]
 
 
-# Evaluations of a first route, and of annealing from the prior, at the usual target error. The latter
-# takes 300,000, of a few points at a time, which takes NumPy three times as long for each of them.
+# Evaluations of a first route, and of annealing from the prior, at the usual target error. The
+# latter takes 300,000, of a few points at a time, which take NumPy three times as long each.
 _FIRST, ANNEALING = 10_000, 900_000
 # NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
 # long as for so many further numbers for each point. With more work in all it takes ten seconds.
