@@ -60,7 +60,7 @@ def replace_rows(path: Path, rows: list[OursRun] | list[Peer], case: Case) -> pd
     if path.is_file():
         old = pd.read_csv(path)
         new = pd.concat([old[old["model"] != case.name], new], ignore_index=True)
-    new.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+    new.to_csv(path, index=False, float_format="%.9g", lineterminator="\n")
     return new
 
 

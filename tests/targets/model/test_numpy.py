@@ -169,6 +169,16 @@ def check_graph(build, n=5):
     check_numpy(model)
 
 
+def categories(x):
+    """Forty sites of four categories, whose axis comes first in memory."""
+    site = np.arange(40)
+    below = pt.sigmoid(pt.cumsum(pt.exp(x[:3])) - np.linspace(-1, 1, 40)[:, None] * x[3] - x[4])
+    between = below[:, 1:] - below[:, :-1]
+    share = pt.concatenate([below[:, :1], between, 1 - below[:, 2:]], axis=1)
+    changed = pt.set_subtensor(share[:, 2], share[:, 2] ** 2)
+    return pt.log(share[site, site % 4]).sum() + (changed**2).sum(axis=0).prod() + changed.sum()
+
+
 INDEX = np.array([3, 0, 0, 2, 3, 3])
 GRAPHS = {
     "softplus": lambda x: pt.softplus(x).sum(),
@@ -236,6 +246,7 @@ GRAPHS = {
     "small integers as floats": lambda x: (
         pt.sqrt(pt.as_tensor(np.array([3, 120], np.int8))).sum() * x[0]
     ),
+    "categories": categories,
     "comparison": lambda x: pt.eq(pt.floor(x), 0).sum() * x[0] + pt.sign(x).sum(),
     "two results": lambda x: pt.max_and_argmax(x)[0],
 }
