@@ -51,6 +51,15 @@ def test_rules_by_hand(rule, name):
     assert drawn.value == pytest.approx(exact, abs=1e-5) and drawn.estimator == "ti" + NAMES[rule]
 
 
+def test_the_correction_takes_variances_of_few_states_without_bias():
+    """Of drawn states they are divided by ``n - 1``; with ``n``, it would be 0.01 nats off."""
+    energy = np.array([[1.0, 4.0, 2.5], [0.5, 1.0, 3.0], [0.0, 1.5, 0.2]])
+    mean, variance = energy.mean(axis=1), energy.var(axis=1, ddof=1)
+    exact = -0.25 * (mean[0] + 2.0 * mean[1] + mean[2]) - 0.25 / 12.0 * (variance[2] - variance[0])
+    found = ti(HALVES, energy.ravel(), np.repeat([0, 1, 2], 3))
+    assert found.value == pytest.approx(exact, abs=1e-12)
+
+
 @every_rule
 def test_zero_likelihood(rule):
     """Log Z jumps at beta = 0 by the log of the share that is left."""
