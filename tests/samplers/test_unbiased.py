@@ -39,6 +39,7 @@ SAMPLERS = [
     (SMC(chain_length=1, resampling="multinomial"), 5),
     (SMC(chain_length=3, resampling="residual"), 10),
     (SMC(chain_length=5, resampling="ssp"), 20),
+    (SMC(chain_length=1, resample_below=0.9), 8),  # some stages are without resampling
 ]
 
 
