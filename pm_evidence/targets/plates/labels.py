@@ -80,7 +80,10 @@ class Labelled:
             met = list[Labels]()
             outputs = [np.shape(self._values[v]) for v in node.outputs]
             fixed = [v not in self._varying for v in node.inputs]
-            found = _propagated(node, inputs, given, fixed, outputs, met)
+            try:
+                found = _propagated(node, inputs, given, fixed, outputs, met)
+            except (IndexError, ValueError):  # in doubt, everything meets
+                found = _merged(given, outputs, met)
             known.update(zip(node.outputs, found, strict=True))
             for each in met:
                 for label in np.unique(each):
@@ -120,8 +123,10 @@ def _propagated(
         return [_reduced(labels[0], axes, met)]
     if isinstance(op, MOVES) and labels[0] is not None and all(fixed[1:]):
         return [_moved(node, [labels[0], *inputs[1:]])]
-    if isinstance(op, AdvancedSubtensor) and labels[0] is None:
-        return [_together([each for each in labels if each is not None], shapes[0], met)]
+    is_chosen = isinstance(op, AdvancedSubtensor) and labels[0] is None
+    if is_chosen and all(np.asarray(each).dtype.kind != "b" for each in inputs[1:]):
+        aligned = _aligned(op, inputs[1:], labels[1:], len(shapes[0]))
+        return [_together(aligned, shapes[0], met)]
     if isinstance(op, MakeVector | Join | Split):
         n = 1 if isinstance(op, Split) else len(inputs)
         full = [
@@ -148,6 +153,20 @@ def _propagated(
     if isinstance(op, Blockwise):
         return _by_block(op, labels, inputs, shapes, met)
     return _merged(labels, shapes, met)
+
+
+def _aligned(
+    op: AdvancedSubtensor, indices: Sequence[Any], labels: Sequence[Labels | None], n_axes: int
+) -> list[Labels]:
+    """Return the labels of indices along those axes of a result that belong to the indices.
+
+    These come where the first of the indices is, or first if there are slices between them.
+    """
+    at = [k for k, part in enumerate(op.idx_list) if not isinstance(part, slice)]
+    together = at == list(range(at[0], at[-1] + 1))
+    n_chosen = np.broadcast(*(np.asarray(indices[op.idx_list[k]]) for k in at)).ndim
+    n_after = n_axes - n_chosen - (at[0] if together else 0)
+    return [each[(..., *[None] * n_after)] for each in labels if each is not None]
 
 
 def _moved(node: Any, arguments: Sequence[Any]) -> Labels:

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logit, logsumexp
 from scipy.stats import binom, norm, poisson, t
 
 import pm_evidence as pe
@@ -130,6 +130,22 @@ def test_sums_over_labels_and_counts() -> None:
     every = np.arange(400)
     log_f = poisson.logpmf(every, 60.0) + binom.logpmf(seen[:, :, None], every, 0.4).sum(axis=1)
     assert found == pytest.approx(labels + logsumexp(log_f, axis=1).sum(), abs=1e-9)
+
+
+def test_labels_that_choose_rows() -> None:
+    """Latent classes: the answers of a person have the probabilities of a row, or of a column."""
+    share = np.array([[0.8, 0.7, 0.1], [0.2, 0.4, 0.6]])
+    answers = np.random.default_rng(3).integers(0, 2, (5, 3))
+    log_f = answers @ np.log(share.T) + (1 - answers) @ np.log1p(-share.T)
+    exact = np.logaddexp(np.log(0.4) + log_f[:, 0], np.log(0.6) + log_f[:, 1]).sum()
+    for by_row in (True, False):
+        with pm.Model() as model:
+            table = pm.Beta("table", 1, 1, shape=(2, 3) if by_row else (3, 2))
+            label = pm.Categorical("label", [0.4, 0.6], shape=5)
+            chosen = table[label] if by_row else table[:, label].T
+            pm.Bernoulli("y", chosen, observed=answers)
+        found = PlateTarget(model).density.values(logit(share if by_row else share.T).reshape(1, 6))
+        assert found[0, 1] == pytest.approx(exact, abs=1e-9)
 
 
 def test_counts_that_may_be_zero_or_thousands() -> None:
