@@ -73,8 +73,8 @@ def row(name, runs, models):
 
 
 def within_two(runs):
-    """Return which runs are within two of their standard errors."""
-    return runs["error"].abs() <= 2 * runs["mcse"]
+    """Return which runs are within two of their standard errors, and of rounding."""
+    return runs["error"].abs() <= 2 * runs["mcse"] + 1e-9
 
 
 def of_project():
