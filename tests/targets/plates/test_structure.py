@@ -4,8 +4,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from pytensor.tensor.subtensor import AdvancedSubtensor
 
 import pm_evidence as pe
+from pm_evidence.targets.plates import labels
 
 GROUP = np.repeat(np.arange(4), 3)
 Y = np.linspace(-1.0, 2.0, 12)
@@ -99,3 +101,20 @@ def test_angles_are_global() -> None:
         pm.Normal("y", pt.sin(angle)[GROUP], spread, observed=Y)
     assert local_of(model) == set()
     assert "circle" in pe.structure(model).loc["angle", "reason"]
+
+
+def test_elements_of_an_operation_that_cannot_be_followed_meet(monkeypatch) -> None:
+    """A run goes on with all variables; an error of the reading would end it."""
+
+    def failing(node, *arguments):
+        if isinstance(node.op, AdvancedSubtensor):
+            raise ValueError("operands could not be broadcast together")
+        return followed(node, *arguments)
+
+    followed = labels._propagated
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0, 1, shape=3)
+        pm.Normal("y", effect[np.array([0, 1, 2, 2])], 1, observed=np.zeros(4))
+    assert pe.structure(model).loc["effect", "kind"] == "local"
+    monkeypatch.setattr(labels, "_propagated", failing)
+    assert pe.structure(model).loc["effect", "kind"] == "global"

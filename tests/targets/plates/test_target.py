@@ -133,18 +133,22 @@ def test_sums_over_labels_and_counts() -> None:
 
 
 def test_labels_that_choose_rows() -> None:
-    """Latent classes: the answers of a person have the probabilities of a row, or of a column."""
+    """Latent classes: a person's answers have the probabilities of a row, or of a column."""
     share = np.array([[0.8, 0.7, 0.1], [0.2, 0.4, 0.6]])
     answers = np.random.default_rng(3).integers(0, 2, (5, 3))
     log_f = answers @ np.log(share.T) + (1 - answers) @ np.log1p(-share.T)
     exact = np.logaddexp(np.log(0.4) + log_f[:, 0], np.log(0.6) + log_f[:, 1]).sum()
-    for by_row in (True, False):
+    first = np.zeros(5, int)
+    for form, choose in (
+        (share, lambda table, label: table[label]),
+        (share.T, lambda table, label: table[:, label].T),
+        (share[:, :, None], lambda table, label: table[label, :, first]),
+    ):
         with pm.Model() as model:
-            table = pm.Beta("table", 1, 1, shape=(2, 3) if by_row else (3, 2))
+            table = pm.Beta("table", 1, 1, shape=form.shape)
             label = pm.Categorical("label", [0.4, 0.6], shape=5)
-            chosen = table[label] if by_row else table[:, label].T
-            pm.Bernoulli("y", chosen, observed=answers)
-        found = PlateTarget(model).density.values(logit(share if by_row else share.T).reshape(1, 6))
+            pm.Bernoulli("y", choose(table, label), observed=answers)
+        found = PlateTarget(model).density.values(logit(form).reshape(1, 6))
         assert found[0, 1] == pytest.approx(exact, abs=1e-9)
 
 
