@@ -73,7 +73,7 @@ class OnDataPoints:
         self, path: DataPointsPath, state: Placed, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Placed, MoveInfo]:
         """Move every member once at ``beta``; see ``contracts.Kernel``."""
-        new = len(state) * (state.beta != beta)
+        new = path.cost_of_place(state, beta)
         state = path.placed(state, beta)
         particles, info = self.kernel.advance(path.at_place(beta), state.particles, 1.0, streams)
         return Placed(particles, beta), replace(info, n_evaluations=info.n_evaluations + new)

@@ -118,7 +118,7 @@ class PseudoMarginal:
             gained[failed | stuck] = -np.inf
             accepted = np.empty(len(state), np.bool_)
             acceptance += _decide(gained, streams, accepted)
-            state = _mixed(state, proposal, accepted)
+            state = state.replaced(proposal, accepted)
             n_evaluations += int((proposal.log_density[:, 0] > -np.inf).sum())
             n_nan += int(failed.sum())
         info = MoveInfo(acceptance / (self.n_steps * len(state)), n_evaluations, n_nan)
@@ -171,17 +171,6 @@ class PseudoMarginal:
     def settings(self) -> dict[str, float]:
         """Return the scale and the share of seeds that are renewed."""
         return {"scale": self.scale, "renewal": self.renewal}
-
-
-def _mixed(
-    state: EstimatedParticles, proposal: EstimatedParticles, accepted: NDArray[np.bool_]
-) -> EstimatedParticles:
-    row = accepted[:, None]
-    return EstimatedParticles(
-        np.where(row, proposal.x, state.x),
-        np.where(row, proposal.log_density, state.log_density),
-        np.where(row, proposal.seeds, state.seeds),
-    )
 
 
 @njit

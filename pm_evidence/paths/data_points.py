@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_choice, check_count, described, plain_array
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share
-from pm_evidence.paths.geometric import GeometricPath, Posterior
+from pm_evidence.paths.geometric import EstimatedPath, GeometricPath, Posterior
+from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.estimated.times import TimesTarget, times_target
 from pm_evidence.targets.layout import Particles
 from pm_evidence.targets.model.data_points import DataPointsTarget, data_points_target, terms_of
 from pm_evidence.targets.model.target import PyMCTarget
@@ -25,7 +27,7 @@ _LEAST_PART = 1e-6  # of a data point, in a step
 class Placed:
     """Particles whose log likelihood is that of the data points up to a place on the path."""
 
-    particles: Particles  # the particles
+    particles: Any  # points with their log densities
     beta: float  # the place on the path, from 0 (no data) to 1 (all data)
 
     def __len__(self) -> int:
@@ -41,8 +43,8 @@ class Placed:
         return type(self)(particles, self.beta)
 
     def to_draws(self) -> Floats:
-        """Return the points, shape ``(n, n_dim)``."""
-        return self.particles.x
+        """Return the points, shape ``(n, n_dim)``, with what else makes up a state."""
+        return self.particles.to_draws()
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,13 @@ class DataPointsPath:
         whole = round(place)
         return float(whole) if abs(place - whole) < 0.1 * _LEAST_PART else place
 
-    def at_place(self, beta: float) -> GeometricPath:
+    def at_place(self, beta: float) -> Any:
         """Return the path whose end is the density at ``beta``."""
         return GeometricPath(self.target.having(0.0, self.place(beta)))
+
+    def cost_of_place(self, state: Placed, beta: float) -> int:
+        """Return the density evaluations that `placed` needs."""
+        return 0 if state.beta == beta else len(state)
 
     def placed(self, state: Placed, beta: float) -> Placed:
         """Return the population with the log likelihood, and its gradient, at ``beta``."""
@@ -96,12 +102,11 @@ class DataPointsPath:
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Placed:
         """Return ``n`` independent prior draws."""
-        return Placed(self.target.having(0.0, 0.0).draw(n, seed), 0.0)
+        return Placed(self.at_place(0.0).draw(n, seed), 0.0)
 
     def at(self, draws: Floats) -> Placed:
         """Return the population at some points, shape ``(n, n_dim)``, with all data."""
-        x = np.array(draws, dtype=float, order="C")
-        return Placed(self.at_place(1.0).target.evaluate(x), 1.0)
+        return Placed(self.at_place(1.0).at(draws), 1.0)
 
     def log_ratio(self, state: Placed, start: float, stop: float) -> Floats:
         """Return the log likelihood of the data between two places, shape ``(n,)``, in nats."""
@@ -110,16 +115,22 @@ class DataPointsPath:
         first, last = self.place(start), self.place(stop)
         if first == last:
             return np.zeros(len(state))
-        part = self.target.having(first, last)
-        found: Floats = part.evaluate(state.particles.x).log_density[:, 1]
+        found = self.added(state, first, last)
         bad = np.isnan(found) | (found == np.inf)
         if bad.any():
             raise NumericalError(
                 f"the log likelihood must be finite or -inf, got {found[bad][0]} for "
                 f"{self.part(start, stop)} at "
-                f"{part.describe(state.particles.x[np.flatnonzero(bad)[0]])}; look for NaN in the "
-                "data, or for an overflow in the model at such values."
+                f"{self.target.describe(state.particles.x[np.flatnonzero(bad)[0]])}; look for NaN "
+                "in the data, or for an overflow in the model at such values."
             )
+        return found
+
+    def added(self, state: Placed, first: float, last: float) -> Floats:
+        """Return the log likelihood of the data between two numbers of data points."""
+        found: Floats = (
+            self.target.having(first, last).evaluate(state.particles.x).log_density[:, 1]
+        )
         return found
 
     def energy(self, state: Placed, beta: float) -> Floats:
@@ -169,7 +180,38 @@ class DataPointsPath:
         return float(low if low > start else start + _LEAST_PART) / n
 
 
-_ORDERS = ("given", "random", "informative")
+@dataclass(frozen=True)
+class TimesPath(DataPointsPath):
+    """``log f_beta`` of a state-space model with the data up to a time, estimated by a filter.
+
+    Chopin, Jacob and Papaspiliopoulos (2013): a filter for each value of the parameters gives an
+    unbiased estimate of the likelihood up to every time, and a move runs a new one.
+    """
+
+    target: TimesTarget  # the model, whose data are in the order of time
+
+    def at_place(self, beta: float) -> EstimatedPath:
+        """Return the path whose end is the density at ``beta``."""
+        return EstimatedPath(self.target.up_to(self.place(beta)))
+
+    def cost_of_place(self, state: Placed, beta: float) -> int:
+        """Return 0: the estimates of all times are known."""
+        return 0
+
+    def placed(self, state: Placed, beta: float) -> Placed:
+        """Return the population with the estimated log likelihood at ``beta``."""
+        return Placed(self.at_place(beta).target.known(state.particles), beta)
+
+    def added(self, state: Placed, first: float, last: float) -> Floats:
+        """Return the estimated log density of the data between two times given those before."""
+        found: Floats = state.particles.between(first, last)
+        return found
+
+    def posterior(self) -> None:
+        """Return None: the density is only estimated."""
+
+
+_ORDERS = ("auto", "given", "random", "informative")
 _PRIOR_DRAWS = 200
 
 
@@ -178,14 +220,16 @@ class DataPoints:
     """How the data of a PyMC model are added: ``path="data_points"`` with options.
 
     Data points are the entries of the observed variables along their first axis, through all
-    variables one after the other. Potentials together count as one data point, the first one.
+    variables one after the other. Potentials together count as one data point, the first one. Those
+    of a `StateSpace`, which must be the only observed variable, are its times.
 
     Parameters
     ----------
     order : str or array_like of int
-        ``"random"``, which is the default; ``"given"``, the order of the model; ``"informative"``,
-        points first whose log likelihood varies most between draws from the prior; or the index of
-        each data point, from 0, in the order in which they are added.
+        ``"random"``; ``"given"``, the order of the model; ``"informative"``, points first whose log
+        likelihood varies most between draws from the prior; or the index of each data point, from
+        0, in the order in which they are added. ``"auto"``, the default, is random, and the order
+        of time for a `StateSpace`, which takes no other.
     seed : int
         Seed of the random order.
     batches : int or sequence of int, optional
@@ -215,7 +259,7 @@ class DataPoints:
     array([0.  , 0.25, 0.5 , 1.  ])
     """
 
-    order: Any = "random"
+    order: Any = "auto"
     seed: int = 0
     batches: Any = None
 
@@ -227,7 +271,7 @@ class DataPoints:
             for size in np.atleast_1d(plain_array("batches", self.batches)).tolist():
                 check_count("batches", size, 1)
 
-    def of(self, target: PyMCTarget) -> DataPointsTarget:
+    def of(self, target: PyMCTarget | EstimatedTarget) -> DataPointsTarget | TimesTarget:
         """Return the target of a model whose data are added like this.
 
         Raises
@@ -235,12 +279,25 @@ class DataPoints:
         ModelError
             If the log likelihood of an observed variable is not a sum over data points.
         ValueError
-            If the order or the batches do not hold each data point once.
+            If the order or the batches do not hold each data point once, or the order is not that
+            of time.
         """
+        if isinstance(target, EstimatedTarget):
+            return self._of_times(target)
         n = sum(term.n_points for term in terms_of(target.model))
         sizes = self._sizes(n)
         order = self._indices(target, n)
         return data_points_target(target, order, sizes)
+
+    def _of_times(self, target: EstimatedTarget) -> TimesTarget:
+        n = times_target(target, None).n_points
+        is_name = isinstance(self.order, str)
+        if self.order not in ("auto", "given") if is_name else list(self.order) != [*range(n)]:
+            raise ValueError(
+                f"order must be that of time for a pe.StateSpace, got {described(self.order)}; "
+                "leave it out."
+            )
+        return times_target(target, self._sizes(n))
 
     def _indices(self, target: PyMCTarget, n: int) -> NDArray[np.int64]:
         if not isinstance(self.order, str):
@@ -254,7 +311,7 @@ class DataPoints:
             return order.astype(np.int64)
         first = int(bool(target.model.potentials))  # potentials are one point, and come first
         order = np.arange(n)
-        if self.order == "random":
+        if self.order in ("auto", "random"):
             order[first:] = first + np.random.default_rng(self.seed).permutation(n - first)
         elif self.order == "informative":
             given = data_points_target(target, order)

@@ -49,7 +49,9 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
     ----------
     dt : DataTree
         A result of ``sample_evidence`` with ``method="resample_move"`` and
-        ``path=pe.paths.DataPoints(order="given", batches=1)``, or with other batches.
+        ``path=pe.paths.DataPoints(order="given", batches=1)``, or with other batches. The data of a
+        `StateSpace` are its times, each with the filters of all particles: a run takes time in
+        proportion to the square of their number, unless batches grow with it.
 
     Returns
     -------
@@ -70,7 +72,7 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
     -----
     ``log p(y_1, ..., y_n)`` is the sum of the log predictive densities of each data point given
     those before it (Dawid 1984). Each island estimates every evidence on the way without bias
-    (Chopin 2002), so the mean is taken on the scale of the evidence, and the errors are those of
+    (Chopin 2002; Chopin, Jacob and Papaspiliopoulos 2013), so the mean is taken on the scale of the evidence, and the errors are those of
     the spread of islands. The last row is the estimate ``"smc"`` of the run.
 
     Examples

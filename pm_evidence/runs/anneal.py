@@ -51,9 +51,8 @@ def with_particles(
     """
     if not isinstance(target, EstimatedTarget):
         return target, kernel
-    moves = annealing_setup(target, kernel).kernel
-    if isinstance(kernel, str):
-        moves = chosen.likelihood_moves
+    annealing_setup(target, kernel)  # it refuses kernels that cannot be used
+    moves = chosen.likelihood_moves if isinstance(kernel, str) else kernel
     if chosen.n_seeds is not None:
         n_particles, _ = zip(*target.settings(), strict=True)
         target = target.with_settings([(n, chosen.n_seeds) for n in n_particles])

@@ -1,5 +1,6 @@
 """How each kind of target is annealed unless the user says otherwise."""
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -12,11 +13,12 @@ from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.kernels.growing import OnDataPoints
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.suitability import check_moves, checked_kernel
-from pm_evidence.paths.data_points import DataPoints, DataPointsPath
+from pm_evidence.paths.data_points import DataPoints, DataPointsPath, TimesPath
 from pm_evidence.paths.geometric import EstimatedPath, GeometricPath, ReferencedPath
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.estimated.times import TimesTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
@@ -86,6 +88,17 @@ def _(target: DataPointsTarget, kernel: str | Kernel) -> AnnealingSetup:
 
 
 @annealing_setup.register
+def _(target: TimesTarget, kernel: str | Kernel) -> AnnealingSetup:
+    whole = annealing_setup.dispatch(EstimatedTarget)(target, kernel)
+    return replace(
+        whole,
+        path=TimesPath(target),
+        kernel=OnDataPoints(whole.kernel),
+        facts={**whole.facts, "stepwise": True, "data_order": tuple(target.order.tolist())},
+    )
+
+
+@annealing_setup.register
 def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
     if isinstance(kernel, str) and kernel in ("auto", "random_walk"):
         kernel = PseudoMarginal()
@@ -137,13 +150,7 @@ def with_path(target: Any, sampler: Sampler, path: Any) -> tuple[Any, Any]:
         path = DataPoints()
     if not isinstance(path, DataPoints):
         return target, path
-    if isinstance(target, EstimatedTarget):
-        raise ValueError(
-            "path='data_points' needs log likelihoods of single data points, got a model with "
-            "pe.StateSpace or pe.RandomEffects, whose likelihood is estimated as a whole; pass "
-            "path='geometric'."
-        )
-    if not isinstance(target, PyMCTarget):
+    if not isinstance(target, PyMCTarget | EstimatedTarget):
         raise ValueError(
             f"path='data_points' needs a pymc.Model, got {described(target)}; leave path out."
         )

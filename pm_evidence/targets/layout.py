@@ -192,6 +192,13 @@ class Rows:
         """Return this population followed by ``others``."""
         return self._with(np.concatenate, [self, *others])
 
+    def replaced(self, others: Self, where: NDArray[np.bool_]) -> Self:
+        """Return this population with some members replaced by those of another one."""
+        return self._with(
+            lambda both: np.where(where.reshape(-1, *(1,) * (both[0].ndim - 1)), both[1], both[0]),
+            [self, others],
+        )
+
     def _with(self, combine: Callable[[Any], Any], parts: Sequence[Self]) -> Self:
         made = {name: _each(combine, [getattr(part, name) for part in parts]) for name in self.rows}
         return replace(self, **made)  # type: ignore[type-var]

@@ -1,8 +1,9 @@
 """A PyMC model with an estimated likelihood, or a part of one: the target on the extended space."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pymc as pm
@@ -26,7 +27,7 @@ SEED_BITS = 53  # so that a double holds a seed exactly
 _OF_EVALUATED = (
     *("model", "n_dim", "continuous", "discrete", "lower", "upper", "period", "density"),
     *("log_order_mass", "prior_acceptance", "log_prior_mass", "wrap", "outside", "rows_of"),
-    *("observed_data", "constant_data"),
+    *("observed_data", "constant_data", "describe"),
 )
 WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
@@ -39,7 +40,7 @@ class EstimatedParticles(Rows):
     # shape (n, 2): log prior (with Jacobian) and estimated log likelihood, in nats
     log_density: Floats
     seeds: Seeds  # shape (n, n_seeds): seeds of the estimates, of 53 bits
-    rows = ("x", "log_density", "seeds")
+    rows: ClassVar[tuple[str, ...]] = ("x", "log_density", "seeds")
 
     def __len__(self) -> int:
         return len(self.x)
@@ -82,15 +83,16 @@ class EstimatedTarget:
         """Return the numbers of particles and of blocks of every estimator."""
         return tuple((estimator.n_particles, estimator.n_seeds) for estimator in self.estimators)
 
-    def with_settings(self, settings: Sequence[tuple[int, int]]) -> "EstimatedTarget":
+    def with_settings(self, settings: Sequence[tuple[int, int]]) -> Self:
         """Return the target with other numbers of particles and blocks."""
         if tuple(settings) == self.settings():
             return self
-        changed = [
+        changed = copy(self)
+        changed.estimators = tuple(
             estimator.with_particles(n_particles).with_seeds(n_seeds)
             for estimator, (n_particles, n_seeds) in zip(self.estimators, settings, strict=True)
-        ]
-        return EstimatedTarget(self.evaluated, changed)
+        )
+        return changed
 
     def draw_seeds(self, n: int, rng: np.random.Generator) -> Seeds:
         """Return seeds for ``n`` states, shape ``(n, n_seeds)``."""

@@ -125,6 +125,20 @@ def filter_many(x, seeds, model, options, out):
 
 
 @njit
+def filter_steps(x, seeds, model, options, out):
+    """Write the log of each factor of the estimated likelihoods, ``-inf`` after one of zero."""
+    precomputed = np.empty(options.n_precomputed)
+    out[:] = -np.inf
+    for i in range(x.shape[0]):
+        record = Record(
+            np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), out[i], np.empty(0)
+        )
+        found = run(x[i], seeds[i], model, options, precomputed, record)
+        if np.isnan(found) and not np.isnan(out[i]).any():  # parameters cannot be computed
+            out[i] = np.nan
+
+
+@njit
 def run(x, seeds, model, options, precomputed, record):
     """Run one filter."""
     calls, frames, y, kinds, d = model
@@ -165,7 +179,9 @@ def run(x, seeds, model, options, precomputed, record):
         increment, ess = _weigh(weights)
         log_likelihood += increment
         if record.increments.size:
-            _keep(t, h, weights, increment, ess, record)
+            record.increments[t] = increment
+        if record.ess.size:
+            _keep(t, h, weights, ess, record)
         if not increment > -np.inf:  # impossible, or NaN
             return log_likelihood
     return log_likelihood
@@ -212,11 +228,10 @@ def _gather(h, weights, tilted, out):
 
 
 @njit
-def _keep(t, h, weights, increment, ess, record):
+def _keep(t, h, weights, ess, record):
     record.states[t] = h
     record.weights[t] = weights.normalised
     record.ancestors[t] = weights.index
-    record.increments[t] = increment
     record.ess[t] = ess
 
 
@@ -536,6 +551,17 @@ class ParticleFilter(LikelihoodEstimator):
         log_likelihood = np.empty(len(x))
         filter_many(x, seeds, self._model, self._options, log_likelihood)
         return log_likelihood
+
+    def steps(self, x: Floats, seeds: Seeds) -> Floats:
+        """Return the log of each factor of an estimate, shape ``(n, n_times)``, in nats.
+
+        A factor is the density of an observation given those before it. The product of the first
+        ones is an unbiased estimate of the likelihood of the data up to a time.
+        """
+        x, seeds = self.checked(x, seeds)
+        log_density = np.empty((len(x), len(self.observed)))
+        filter_steps(x, seeds, self._model, self._options, log_density)
+        return log_density
 
     @property
     def most_seeds(self) -> int:
