@@ -72,8 +72,9 @@ def sequential_evidence(dt: xr.DataTree) -> pd.DataFrame:
     -----
     ``log p(y_1, ..., y_n)`` is the sum of the log predictive densities of each data point given
     those before it (Dawid 1984). Each island estimates every evidence on the way without bias
-    (Chopin 2002; Chopin, Jacob and Papaspiliopoulos 2013), so the mean is taken on the scale of the evidence, and the errors are those of
-    the spread of islands. The last row is the estimate ``"smc"`` of the run.
+    (Chopin 2002; Chopin, Jacob and Papaspiliopoulos 2013), so the mean is taken on the scale of the
+    evidence, and the errors are those of the spread of islands. The last row is the estimate
+    ``"smc"`` of the run.
 
     Examples
     --------
