@@ -358,7 +358,7 @@ def sample_evidence(
         record, evidence = with_integration_error(main, record, evidence, posterior)
         if prior is not None:
             record, evidence = over_prior(run, main, prior, kernel, display, record)
-    warn_of(evidence[0], record)
+    warn_of(evidence[0], record, main)
     dt = result_of(run, main, record, evidence, posterior, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
 

@@ -166,11 +166,24 @@ def _nothing_to_sample(target: Any) -> RunRecord:
     return RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks}, facts=facts)
 
 
-def warn_of(evidence: LogEvidence, record: RunRecord) -> None:
+def _of_discrete(target: Any) -> str:
+    """Return what helps if discrete variables of a model were sampled."""
+    of_model = isinstance(target, PyMCTarget) and target.discrete.size
+    variables = target.layout.variables if of_model else ()
+    names = [v.name for v in variables if not v.dtype.startswith("float")]
+    if not names:
+        return ""
+    return (
+        f" Discrete variables were sampled, {', '.join(names)}: labels and hidden Markov chains "
+        f"can be summed out, by pymc_extras.marginalize(model, {names})."
+    )
+
+
+def warn_of(evidence: LogEvidence, record: RunRecord, target: Any = None) -> None:
     """Warn if an estimate should not be relied on, or if the density was often NaN."""
     if evidence.status != Status.OK:
         message = with_pointer(evidence.status, evidence.message)
-        warn(f"status {evidence.status!r}: {message}")
+        warn(f"status {evidence.status!r}: {message}{_of_discrete(target)}")
     n_nan, n = record.facts.n_nan, record.facts.n_evaluations
     if n_nan > _NAN_SHARE * n:
         warn(

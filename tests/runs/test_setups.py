@@ -81,6 +81,10 @@ def test_warnings_of_doubt_and_of_nan():
     doubtful = LogEvidence(-1.0, 0.1, "smc", "dominated", message="one draw has all the weight.")
     with pytest.warns(pe.EvidenceWarning, match="status 'dominated': one draw"):
         warn_of(doubtful, empty)
+    with pytest.warns(pe.EvidenceWarning, match=r"marginalize\(model, \['\w+'\]\)"):
+        warn_of(doubtful, empty, target_of(shared("mixed").model))
+    with pytest.warns(pe.EvidenceWarning, match=r"weight\. See [^ ]*$"):
+        warn_of(doubtful, empty, target_of(shared("normal").model))
     nan = RunRecord("smc", empty.beta, {}, facts=Facts(n_nan=5, n_evaluations=100))
     with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
         warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)
