@@ -50,6 +50,7 @@ html_show_sourcelink = False
 html_sidebars = {page: [] for page in ("index", "what_is_evidence", "get_started", "benchmarks")}
 html_theme_options = {
     "header_links_before_dropdown": 7,
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
     # Each version is a folder, and the list of them lies beside these: no host is named here.
