@@ -354,7 +354,8 @@ class BayesFactor:
     words : str
         Strength of the evidence in the categories of Kass and Raftery (1995), on the scale of
         ``2 log_bf``, and the model that it favours: weak (their "not worth more than a bare
-        mention") below 2, positive below 6, strong below 10, very strong from 10 on.
+        mention") below 2, positive below 6, strong below 10, very strong from 10 on. A Bayes factor
+        within 0.1 nats of 1 is no evidence.
     warning : str
         Why the Bayes factor should not be relied on, and what to do; empty if there is no reason.
     status : str
@@ -492,8 +493,8 @@ def _in_words(log_bf: float, sides: tuple[str, str]) -> str:
         if sides != _MODELS:
             return "the Bayes factor is not known"
         return "the Bayes factor is not known, because the evidence of a model is not known"
-    if log_bf == 0:
-        return "no evidence for either model"
+    if abs(log_bf) < _EQUAL:
+        return "no evidence for either model" if sides == _MODELS else "no evidence either way"
     return f"{strength_of(log_bf)} evidence {sides[log_bf < 0]}"
 
 

@@ -27,6 +27,9 @@ Floats = NDArray[np.float64]
 _POINTWISE = ("log_likelihood", "log_prior")
 # Weighted draws give about as many posterior draws as they are worth, within these bounds.
 _WEIGHTED_DRAWS = (400, 4000)
+# Chains of a result, as `pm.sample` makes on most machines: islands are put into as many, because
+# a plot has a line for each. ``origin`` keeps them apart.
+_CHAINS = 4
 
 
 @dataclass(frozen=True)
@@ -130,20 +133,19 @@ def posterior_draws(
         return None
     rng = generator(run.seed, Phase.RESULT)
     if record.tempered:
-        return _drawn_by_ladder(blocks, int(record.facts.ladders or 1), run.sampler.islands)
+        n_chains = min(run.sampler.islands, _CHAINS)
+        return _drawn_by_ladder(blocks, int(record.facts.ladders or 1), n_chains)
     if blocks[0].log_weight is None:
         fitted = [block for block in blocks if block.fit_draws is not None]
         if fitted and (record.facts.route == "importance" or islands_are_wrong(evidence)):
             draws, origin = drawn_by_weight(fitted, rng)
-            chains = _in_chains(draws, origin, "importance", run.sampler.islands)
+            chains = _in_chains(draws, origin, "importance", _CHAINS)
             known = [b.fit_log_density for b in fitted if b.fit_log_density is not None]
             if len(known) < len(fitted):
                 return chains
             return replace(chains, log_density=np.concatenate(known)[chains.origin])
         draws, origin = drawn_by_island(blocks, rng)
-        # a run that was interrupted has fewer islands
-        n_chains = min(run.sampler.islands, len(blocks))
-        return _in_chains(draws, origin, "islands", n_chains)
+        return _in_chains(draws, origin, "islands", min(_CHAINS, len(blocks)))
     parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
@@ -226,7 +228,7 @@ def drawn_by_island(
 def _in_chains(
     draws: Floats, origin: NDArray[np.int64], drawn_from: str, n_chains: int
 ) -> PosteriorDraws:
-    """Return draws as chains of equal length, which are longer after several rounds."""
+    """Return draws as chains of equal length."""
     length = len(draws) // n_chains
     n = n_chains * length
     return PosteriorDraws(
@@ -239,7 +241,7 @@ def _in_chains(
 # Posterior draws at which finer nodes are tried.
 _CHECKED = 8
 # Posterior draws of a model whose variables are all integrated.
-_CHAINS, _DRAWS = 4, 500
+_DRAWS = 500
 
 
 def without_globals(target: Any) -> PosteriorDraws | None:

@@ -83,7 +83,7 @@ def test_posterior_is_labelled_as_pm_sample_does(dt):
     assert posterior["total"].dims == ("chain", "draw")
     assert list(posterior["row"].values) == ROWS
     assert list(posterior["term"].values) == ["intercept", "slope"]
-    assert posterior.sizes["chain"] == 16 and posterior.sizes["draw"] == 500
+    assert posterior.sizes["chain"] == 4 and posterior.sizes["draw"] == 2000
 
 
 def test_data_and_sample_stats(dt):

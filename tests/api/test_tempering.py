@@ -166,7 +166,7 @@ def test_posterior_draws(method):
         dt = run(target, method, draws=1280, target_mcse=0.02, max_draws=6000)
     posterior, stats_ = dt["posterior"], dt["sample_stats"]
     assert len(pe.to_record(dt).tempered) > len(METHODS[method].groups())
-    assert posterior.sizes["chain"] == METHODS[method].islands
+    assert posterior.sizes["chain"] == min(METHODS[method].islands, 4)
     n = posterior.sizes["chain"] * posterior.sizes["draw"]
     assert 2000 < n <= 7000
     assert posterior.attrs["drawn_from"] == "ladders"

@@ -254,6 +254,8 @@ def test_bayes_factor_is_exact():
 def test_words_are_those_of_kass_and_raftery():
     for twice_log_bf, words in (
         (0.0, "no evidence for either model"),
+        (0.19, "no evidence for either model"),
+        (-0.21, "weak evidence for the second model"),
         (1.99, "weak evidence for the first model"),
         (2.0, "positive evidence for the first model"),
         (5.99, "positive evidence for the first model"),
