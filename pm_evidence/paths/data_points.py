@@ -291,8 +291,8 @@ class DataPoints:
 
     def _of_times(self, target: EstimatedTarget) -> TimesTarget:
         n = times_target(target, None).n_points
-        is_name = isinstance(self.order, str)
-        if self.order not in ("auto", "given") if is_name else list(self.order) != [*range(n)]:
+        named = isinstance(self.order, str) and self.order in ("auto", "given")
+        if not named and not np.array_equal(self.order, np.arange(n)):
             raise ValueError(
                 f"order must be that of time for a pe.StateSpace, got {described(self.order)}; "
                 "leave it out."
