@@ -1,7 +1,6 @@
 """A PyMC model with an estimated likelihood, or a part of one: the target on the extended space."""
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -87,12 +86,18 @@ class EstimatedTarget:
         """Return the target with other numbers of particles and blocks."""
         if tuple(settings) == self.settings():
             return self
-        changed = copy(self)
-        changed.estimators = tuple(
-            estimator.with_particles(n_particles).with_seeds(n_seeds)
-            for estimator, (n_particles, n_seeds) in zip(self.estimators, settings, strict=True)
+        return self.changed(
+            estimators=tuple(
+                estimator.with_particles(n_particles).with_seeds(n_seeds)
+                for estimator, (n_particles, n_seeds) in zip(self.estimators, settings, strict=True)
+            )
         )
-        return changed
+
+    def changed(self, **attributes: Any) -> Self:
+        """Return the target with other attributes; `copy.copy` would return the one in memory."""
+        made = object.__new__(type(self))
+        vars(made).update(vars(self) | attributes)
+        return made
 
     def draw_seeds(self, n: int, rng: np.random.Generator) -> Seeds:
         """Return seeds for ``n`` states, shape ``(n, n_seeds)``."""

@@ -1,6 +1,5 @@
 """The estimated posterior of a state-space model given the data up to a time."""
 
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -44,6 +43,9 @@ class TimesTarget(EstimatedTarget):
         super().__init__(target.evaluated, target.estimators)
         self.batches, self.time = batches, float(self.n_points)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (EstimatedTarget(self.evaluated, self.estimators), self.batches, self.time)
+
     @property
     def filter(self) -> ParticleFilter:
         """The only estimator."""
@@ -63,9 +65,7 @@ class TimesTarget(EstimatedTarget):
 
     def up_to(self, time: float) -> Self:
         """Return the target for the data before a time; a fraction is a power of the last one."""
-        part = copy(self)
-        part.time = time
-        return part
+        return self.changed(time=time)
 
     def name_of(self, point: int) -> str:
         """Return a data point as ``y[3]``."""
@@ -101,6 +101,10 @@ class _Steps:
         alive = np.flatnonzero(np.isfinite(log_density[:, 0]))
         steps[:] = -np.inf
         steps[alive] = self.target.filter.steps(x[alive], np.ascontiguousarray(seeds[alive]))
+
+
+def _rebuilt(target: EstimatedTarget, batches: tuple[int, ...] | None, time: float) -> TimesTarget:
+    return TimesTarget(target, batches).up_to(time)
 
 
 def times_target(target: EstimatedTarget, batches: tuple[int, ...] | None) -> TimesTarget:

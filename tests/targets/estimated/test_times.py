@@ -1,5 +1,6 @@
 """State-space models whose data are added in time: exact values on the way, and refusals."""
 
+import pickle
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.estimated.times import FilteredParticles, times_target
+from pm_evidence.targets.model.cache import target_of
 from tests.api.refusals import check_refusals
 
 N_TIMES, NOISE = 12, 0.5
@@ -90,6 +92,21 @@ def test_steps_add_up_to_the_estimate():
     np.testing.assert_allclose(half, expected, rtol=1e-13)
     np.testing.assert_allclose(steps.between(1.5, 2.5) + steps.between(0.0, 1.5), half, rtol=1e-13)
     assert (in_time.at(steps.to_draws()).steps == steps.steps).all()
+
+
+def test_changes_and_copies_are_targets_of_their_own():
+    """A target is sent to workers as its model and settings, not with addresses of machine code."""
+    target = target_of(walk(n_particles=20))
+    in_time = times_target(target, (6, 6)).up_to(4.0)
+    more = in_time.with_settings([(40, 2)])
+    assert more.settings() == ((40, 2),) and (more.time, more.batches) == (4.0, (6, 6))
+    assert in_time.settings() == target.settings() == ((20, 1),)
+    assert target.with_settings([(40, 2)]).settings() == ((40, 2),) != target.settings()
+    sent = pickle.loads(pickle.dumps(more))
+    assert (sent.settings(), sent.time, sent.batches) == (more.settings(), 4.0, (6, 6))
+    assert len(pickle.dumps(more)) < 1e5
+    seeds, x = more.draw_seeds(3, np.random.default_rng(1)), np.full((3, 1), -0.5)
+    assert (sent.estimated(x, seeds).log_density == more.estimated(x, seeds).log_density).all()
 
 
 def test_the_first_factors_are_those_of_less_data():
