@@ -172,7 +172,8 @@ def find_model(target: Any, parameter: str = "target") -> pm.Model:
         return pm.modelcontext(None)
     except TypeError as error:
         raise TypeError(
-            f"{parameter} must be given outside a model context; pass the model, or call inside "
+            f"{parameter} must be given outside a model context: pass the model, as in "
+            "pe.sample_evidence(model) or pe.bridge_sampling(idata, model), or call inside "
             "`with model:`."
         ) from error
 

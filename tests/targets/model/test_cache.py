@@ -169,7 +169,7 @@ def test_find_model(model):
 
 def test_no_model_at_all():
     """Outside any context there is nothing to find."""
-    with pytest.raises(TypeError, match=r"target must be given outside a model context; pass"):
+    with pytest.raises(TypeError, match=r"target must be given outside a model context: pass"):
         find_model(None)
 
 
