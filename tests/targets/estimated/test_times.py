@@ -134,9 +134,10 @@ def test_every_evidence_on_the_way():
 
 
 @pytest.mark.slow
-def test_errors_over_many_seeds():
+@pytest.mark.parametrize("filter", ["bootstrap", "auxiliary"])
+def test_errors_over_many_seeds(filter):
     """Of the middle, the end, and a step; a right error fails once in a thousand seeds."""
-    found = [z_of(seed) for seed in range(40)]
+    found = [z_of(seed, filter=filter) for seed in range(40)]
     for each in np.array([[z[6], z[-1], of_step[4]] for z, of_step in found]).T:
         assert abs(each.mean()) < 3.3 * each.std() / np.sqrt(40) and 0.6 < each.std() < 1.5
 
