@@ -173,7 +173,7 @@ def test_one_model_has_to_be_given(line):
             (
                 {},
                 TypeError,
-                r"outside a model context; pass the model, or call inside `with model:`",
+                r"outside a model context: pass the model, as in .*, or call inside `with model:`",
             ),
             *(
                 ({"target": each}, TypeError, r"target must be a pymc\.Model, got \w+; pass the mo")
