@@ -1,5 +1,6 @@
 """Nearly normal approximations of a posterior at fixed values of a few hyperparameters."""
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from math import inf, log, pi
 from typing import Any, Self
@@ -183,8 +184,9 @@ def _sources(
 
 # Step of the finite differences in units of the scale of the curvature, or of the prior.
 STEP = 1e-3
-# Largest number of gradients that are computed at once: it bounds the memory.
-_MOST_ROWS = 256
+# Largest number of gradients that are computed at once, and of approximations that are made side by
+# side: they bound the memory.
+_MOST_ROWS, _SIDE_BY_SIDE = 256, 32
 # Largest number of gradients of the first ascent, and of steps of Newton's method.
 _MOST, _MOST_STEPS = 600, 40
 # An ascent has converged if the gradient predicts a gain below this many nats. A step must gain a
@@ -230,8 +232,15 @@ class ConditionalFit:
         return height + 0.5 * ((apart @ self.bend) * apart).sum(axis=1)
 
 
+# A computation that asks for log densities and gradients: it yields the points, one in each row.
+type Asking[T] = Generator[Floats, tuple[Floats, Floats], T]
+
+
 class ConditionalFits:
-    """Makes normal approximations at values of the hyperparameters."""
+    """Makes normal approximations at values of the hyperparameters.
+
+    Several are made side by side, so that the density is evaluated at many points in one call.
+    """
 
     def __init__(
         self, posterior: Posterior, given: Positions, prior: Shape, *, may_be_dense: bool = True
@@ -262,14 +271,19 @@ class ConditionalFits:
         found = climb(self.posterior.target, point[None], Shape(self.prior.mean, factor), _MOST)
         self.n_evaluations += found.n_evaluations
         lengths = self.prior.factor[self.rest, 0]
-        return self._climbed(found.x[0], lengths) if found.settled[0] else None
+        return self._answered([self._climbed(found.x[0], lengths)])[0] if found.settled[0] else None
 
-    def near(self, other: ConditionalFit, values: Floats) -> ConditionalFit | None:
-        """Return the approximation at other values of the hyperparameters."""
-        lengths = other.shape.lengths
-        moved = self._climbed(self.placed(values, other.predicted(values)), lengths, other.shape)
-        unmoved = self.placed(values, other.shape.mean)
-        return moved or self._climbed(unmoved, lengths, other.shape)
+    def near(self, starts: Sequence[tuple[ConditionalFit, Floats]]) -> list[ConditionalFit | None]:
+        """Return approximations, each from another one and at other hyperparameters."""
+        return self._answered([self._near(other, values) for other, values in starts])
+
+    def _near(self, other: ConditionalFit, values: Floats) -> Asking[ConditionalFit | None]:
+        for rest in (other.predicted(values), other.shape.mean):
+            start = self.placed(values, rest)
+            found = yield from self._climbed(start, other.shape.lengths, other.shape)
+            if found is not None:
+                return found
+        return None
 
     def placed(self, values: Floats, rest: Floats) -> Floats:
         """Return the point with some hyperparameters and other variables, shape ``(d,)``."""
@@ -297,23 +311,24 @@ class ConditionalFits:
         squares = float((ratio * ratio).sum() + (apart * apart).sum())
         return 0.5 * (squares - self.rest.size) - at.shape.log_volume + expected.log_volume
 
-    def skewed(self, fit: ConditionalFit) -> tuple[ConditionalFit | None, float]:
-        """Return an approximation about the mean, with variances and skewness, and what it gains.
+    def skewed(self, fits: Sequence[ConditionalFit]) -> list[tuple[ConditionalFit | None, float]]:
+        """Return approximations about the means, with skewness, and what each of them gains.
 
         In coordinates ``z`` of covariance 1, in which the log density has third and fourth
         derivatives ``a`` and ``b`` along one of them, its mean is ``a / 2``, its variance ``1 + b /
         2 + a**2``, and the log of its mass is ``b / 8 + 5 a**2 / 24`` larger than that of the
         normal density. Gauss-Hermite quadrature with three points gives ``a`` and ``b``.
         """
+        return self._answered([self._skewed(fit) for fit in fits])
+
+    def _skewed(self, fit: ConditionalFit) -> Asking[tuple[ConditionalFit | None, float]]:
         shape = fit.shape if isinstance(fit.shape, SparseShape) else SparseShape.of(fit.shape)
         peak = self.placed(fit.values, fit.shape.mean)
-        gradient = self._heights(peak[None])[1][0]
         signs = self._directions()
         steps = np.zeros((len(signs), peak.size))
         steps[:, self.rest] = _NODE * shape.scaled(signs)
-        above, below = (
-            self._change(peak, gradient, sign * steps)[:, self.rest] for sign in (1.0, -1.0)
-        )
+        _, gradients = yield np.concatenate([peak[None], peak + steps, peak - steps])
+        above, below = np.split((gradients[1:] - gradients[0])[:, self.rest], 2)
         shift = shape.covariance_times((above + below).sum(axis=0, keepdims=True))[0]
         shift /= 2.0 * _NODE**2
         gain = 0.5 * float(shape.squared_distances(shape.mean + shift[None])[0])
@@ -333,16 +348,15 @@ class ConditionalFits:
         The height of a peak is found by one step of Newton's method from where it is predicted,
         with the curvature of the approximation. It is NaN where the density there is not finite.
         """
-        found = np.empty(len(values))
-        for start in range(0, len(values), _MOST_ROWS):
-            rows = slice(start, start + _MOST_ROWS)
-            there = values[rows]
-            points = np.empty((len(there), self.prior.mean.size))
-            points[:, self.given], points[:, self.rest] = there, fit.predicted(there)
-            height, gradient = self._heights(points)
-            slope = gradient[:, self.rest]
-            found[rows] = height + 0.5 * (slope * fit.shape.covariance_times(slope)).sum(axis=1)
-            found[rows] -= fit.predicted_height(there)
+        if len(values) > _MOST_ROWS:
+            first, others = values[:_MOST_ROWS], values[_MOST_ROWS:]
+            return np.append(self.excesses(fit, first), self.excesses(fit, others))
+        points = np.empty((len(values), self.prior.mean.size))
+        points[:, self.given], points[:, self.rest] = values, fit.predicted(values)
+        height, gradient = self._heights(points)
+        slope = gradient[:, self.rest]
+        found: Floats = height + 0.5 * (slope * fit.shape.covariance_times(slope)).sum(axis=1)
+        found -= fit.predicted_height(values)
         found[~np.isfinite(found)] = np.nan
         return found
 
@@ -355,17 +369,17 @@ class ConditionalFits:
 
     def _climbed(
         self, x: Floats, lengths: Floats, shape: Shape | SparseShape | None = None
-    ) -> ConditionalFit | None:
+    ) -> Asking[ConditionalFit | None]:
         """Climb by Newton's method from a point with fixed hyperparameters; None if that fails.
 
         The curvature of another point, if one is given, is used while it is good enough. The
         lengths, shape (m,), are about the scales of the curvature along each variable.
         """
         is_here, is_old, last, factor = False, shape is not None, inf, 1.0
-        height, gradient = (each[0] for each in self._heights(x[None]))
+        height, gradient = (each[0] for each in (yield x[None]))
         for _ in range(_MOST_STEPS):
             if shape is None:
-                shape = self._shape(x, gradient, lengths)
+                shape = yield from self._shape(x, gradient, lengths)
                 if shape is None:
                     return None
                 lengths, is_old, last, factor = shape.lengths, False, inf, 1.0
@@ -374,7 +388,8 @@ class ConditionalFits:
             gain = 0.5 * float(slope @ move)
             is_here = not is_old and (is_here or gain < _NEAR)
             if gain < _SETTLED and is_here:
-                return self._summary(x, height, gradient, replace(shape, mean=x[self.rest]))
+                here = replace(shape, mean=x[self.rest])
+                return (yield from self._summary(x, height, gradient, here))
             n_left = log(gain / _SETTLED) / log(last / gain) if 0.0 < gain < last else inf
             if gain < _SETTLED or (last < inf and n_left > self.cost):
                 shape = None
@@ -382,7 +397,7 @@ class ConditionalFits:
             for halving in range(_HALVINGS):
                 size = 0.5**halving
                 there = self.placed(x[self.given], x[self.rest] + size * move)
-                value, new = (each[0] for each in self._heights(there[None]))
+                value, new = (each[0] for each in (yield there[None]))
                 if value >= height + _SUFFICIENT * size * gain and np.isfinite(new).all():
                     change = float(move @ (slope - new[self.rest])) / (2.0 * gain)
                     factor *= float(np.clip(1.0 / change, *_FACTORS)) if change > 0.0 else 1.0
@@ -395,13 +410,16 @@ class ConditionalFits:
             is_old = is_old or not is_here
         return None
 
-    def _shape(self, x: Floats, gradient: Floats, lengths: Floats) -> Shape | SparseShape | None:
+    def _shape(
+        self, x: Floats, gradient: Floats, lengths: Floats
+    ) -> Asking[Shape | SparseShape | None]:
         """Return location and scale by the curvature at a point; None if it has the wrong sign."""
         for _ in range(_CORRECTIONS):
             sparsity, m = self.sparsity, self.rest.size
             steps = np.zeros((m if sparsity is None else sparsity.n_groups, x.size))
             steps[:, self.rest] = np.diag(lengths) if sparsity is None else sparsity.steps(lengths)
-            change = -self._change(x, gradient, STEP * steps)[:, self.rest] / STEP
+            _, gradients = yield x + STEP * steps
+            change = (gradient - gradients)[:, self.rest] / STEP
             if sparsity is None:
                 scaled = 0.5 * (change * lengths + (change * lengths).T)
                 diagonal = np.diag(scaled) / lengths**2
@@ -410,7 +428,7 @@ class ConditionalFits:
                     if self.sparsity is not None:
                         order = self.sparsity.order
                         self.rest = self.rest[order]
-                        return self._shape(x, gradient, lengths[order])
+                        return (yield from self._shape(x, gradient, lengths[order]))
                 if not self.may_be_dense:
                     return None
             else:
@@ -431,26 +449,43 @@ class ConditionalFits:
         except np.linalg.LinAlgError:
             return None
 
+    def _answered[T](self, askings: Sequence[Asking[T]]) -> list[T]:
+        """Return the results of some computations, whose points are evaluated together."""
+        if len(askings) > _SIDE_BY_SIDE:
+            first, others = askings[:_SIDE_BY_SIDE], askings[_SIDE_BY_SIDE:]
+            return self._answered(first) + self._answered(others)
+        found = dict[int, T]()
+        points = {i: next(asking) for i, asking in enumerate(askings)}
+        while points:
+            heights, gradients = self._heights(np.concatenate([*points.values()]))
+            start, asked = 0, points
+            points = {}
+            for i, rows in asked.items():
+                mine = slice(start, start := start + len(rows))
+                try:
+                    points[i] = askings[i].send((heights[mine], gradients[mine]))
+                except StopIteration as end:
+                    found[i] = end.value
+        return [found[i] for i in range(len(askings))]
+
     def _heights(self, points: Floats) -> tuple[Floats, Floats]:
         """Return log density and gradient at every row of ``points``."""
+        if not len(points):  # no derivatives, where there are no hyperparameters
+            return np.empty(0), points
         self.n_evaluations += len(points)
-        return self.posterior.with_gradient(points)
-
-    def _change(self, x: Floats, gradient: Floats, steps: Floats) -> Floats:
-        """Return how the gradient changes along each row of ``steps``, one in each row."""
-        found = np.empty(steps.shape)
-        for start in range(0, len(found), _MOST_ROWS):
-            rows = slice(start, start + _MOST_ROWS)
-            found[rows] = self._heights(x + steps[rows])[1] - gradient
-        return found
+        parts = [points[i : i + _MOST_ROWS] for i in range(0, len(points), _MOST_ROWS)]
+        found = [self.posterior.with_gradient(part) for part in parts]
+        heights, gradients = zip(*found, strict=True)
+        return np.concatenate(heights), np.concatenate(gradients)
 
     def _summary(
         self, peak: Floats, height: float, gradient: Floats, shape: Shape | SparseShape
-    ) -> ConditionalFit | None:
+    ) -> Asking[ConditionalFit | None]:
         """Return the approximation with given location and scale."""
         steps = np.zeros((self.given.size, peak.size))
         steps[np.arange(self.given.size), self.given] = STEP * self.scale
-        pull = self._change(peak, gradient, steps) / (STEP * self.scale)[:, None]
+        _, gradients = yield peak + steps
+        pull = (gradients - gradient) / (STEP * self.scale)[:, None]
         slope = shape.covariance_times(pull[:, self.rest]).T
         rise, bend = gradient[self.given], pull[:, self.given] + pull[:, self.rest] @ slope
         log_mass = height + 0.5 * self.rest.size * log(2.0 * pi) + shape.log_volume

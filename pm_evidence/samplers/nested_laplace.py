@@ -52,6 +52,8 @@ _SPACING = (_FINE, _FINE, _COARSE, _COARSE)
 # Spacing of a first lattice in prior standard deviations, and of one about a narrow peak. A spacing
 # is corrected so many times, by so much at most.
 _FIRST_SPACING, _NARROW_SPACING, _SPACINGS, _LARGEST_CHANGE = 0.5, 0.01, 6, 4.0
+# Number of points whose neighbours are added at once.
+_FILLED = 8
 # Largest number of points: as many as so many gradients allow, between these bounds.
 _GRADIENTS, _FEW_POINTS, _MANY_POINTS = 100_000, 200, 800
 # Standard deviation of the hyperparameters in each normal density, relative to the spacing: the sum
@@ -84,9 +86,10 @@ _RISE, _DEEP = 0.1, 1000.0
 # Predictions are right if they differ by fewer nats from what is there, or if the density with this
 # difference is so many nats below the largest.
 _RIGHT, _RELEVANT = 2.0, 7.0
-# Distance, in prior standard deviations, within which there must be an approximation; and numbers
-# of steps from one approximation to the next that are tried.
-_REACH, _STEPS = 1.0, (1, 4)
+# Distance, in prior standard deviations, within which there must be an approximation; number of
+# steps from one approximation to the next if a single one fails; and number of approximations that
+# are made side by side.
+_REACH, _STEPS, _SIDE_BY_SIDE = 1.0, 4, 16
 # Degrees of freedom of the density of prior draws, and the largest exponent of a share.
 _DOF, _LARGEST_EXPONENT = 4.0, 700.0
 # Least singular value of the distances of approximations, relative to the largest one, along which
@@ -175,9 +178,9 @@ def _skewed(conditional: ConditionalFits, fits: Sequence[ConditionalFit]) -> lis
     All are skewed or none is, because they are interpolated.
     """
     highest = max(fits, key=lambda fit: fit.log_mass)
-    if conditional.skewed(highest)[1] <= _SKEWED:
+    if conditional.skewed([highest])[0][1] <= _SKEWED:
         return list(fits)
-    skewed = [found for fit in fits if (found := conditional.skewed(fit)[0]) is not None]
+    skewed = [found for found, _ in conditional.skewed(fits) if found is not None]
     return skewed if len(skewed) == len(fits) else list(fits)
 
 
@@ -206,7 +209,7 @@ class Regions:
         if origin is None:
             return
         coarse = HyperparameterGrid(conditional, origin, _FIRST_SPACING * conditional.scale)
-        tops = dict.fromkeys(coarse.top(coarse.nearest(x[conditional.given])) for x in draws)
+        tops = coarse.tops([coarse.nearest(x[conditional.given]) for x in draws])
         peaks = [found for top in tops if (found := coarse.found.get(top)) is not None]
         for peak in sorted(peaks, key=lambda peak: -peak.log_mass):
             self.add(peak, coarse.spacing)
@@ -235,21 +238,22 @@ class Regions:
         predictions = Predictions(self.conditional, np.concatenate([values, within]), n)
         for lattice in self.lattices:
             predictions.add_lattice(lattice)
-        n_outside = 0
-        for _ in range(self.lattices[0].most):
-            i = predictions.wrong(self.top)
-            if i is None:
-                share, i = predictions.outside()
+        n_outside = n_fitted = 0
+        while n_fitted < self.lattices[0].most:
+            chosen = predictions.wrong(self.top)
+            if not chosen:
+                share, chosen = predictions.outside()
                 n_outside += 1
                 if share < _OUTSIDE:
                     return self.are_even
-            if i is None or n_outside > _MOST_OUTSIDE:
+            if not chosen or n_outside > _MOST_OUTSIDE:
                 return False
-            fit = predictions.fitted(i)
-            if fit is not None and fit.log_mass > self.top - self.lattices[0].near:
-                added = self.add(fit, _NARROW_SPACING * self.conditional.scale)
-                if added is not None:
-                    predictions.add_lattice(added)
+            n_fitted += len(chosen)
+            for fit in predictions.fitted(chosen):
+                if fit.log_mass > self.top - self.lattices[0].near:
+                    added = self.add(fit, _NARROW_SPACING * self.conditional.scale)
+                    if added is not None:
+                        predictions.add_lattice(added)
             too_many = self.spread_too_far or len(self.lattices) > _MOST_LATTICES
             fails = predictions.n_unreached > _MOST_UNREACHED
             if too_many or fails or predictions.share_unknown > _UNKNOWN:
@@ -268,7 +272,7 @@ def _refined(
     fine, usual, coarse = _SPACING[max(spacing.size, 1) - 1]
     for _ in range(_SPACINGS):
         lattice = HyperparameterGrid(conditional, peak, spacing)
-        top = lattice.top((0,) * spacing.size)
+        (top,) = lattice.tops([(0,) * spacing.size])
         peak = lattice.found[top] or peak
         in_deviations = lattice.spacing_in_deviations(top)
         if ((in_deviations > fine) & (in_deviations < coarse)).all():
@@ -302,12 +306,17 @@ class HyperparameterGrid:
 
     def log_mass(self, index: Index) -> float:
         """Return the log density of hyperparameters; ``-inf`` where no approximation is found."""
-        if index not in self.found:
-            nearest = min(self.known.items(), key=lambda item: _distance(item[0], index))[1]
-            values = self.at_origin + np.array(index) * self.spacing
-            self.found[index] = self.conditional.near(nearest, values)
         found = self.found[index]
         return -inf if found is None else found.log_mass
+
+    def add(self, indices: Iterable[Index]) -> None:
+        """Add the approximations at some points, each from that at the nearest point so far."""
+        known = self.known
+        new = [index for index in dict.fromkeys(indices) if index not in self.found]
+        nearest = [min(known, key=lambda other: _distance(other, index)) for index in new]
+        values = [self.at_origin + np.array(index) * self.spacing for index in new]
+        starts = [(known[other], there) for other, there in zip(nearest, values, strict=True)]
+        self.found.update(zip(new, self.conditional.near(starts), strict=True))
 
     def nearest(self, values: Floats) -> Index:
         """Return the index of the point that is nearest to some hyperparameters."""
@@ -335,17 +344,23 @@ class HyperparameterGrid:
         chosen = at[rng.integers(len(at), size=n)]
         return chosen + self.spacing * rng.uniform(-0.5, 0.5, chosen.shape)
 
-    def top(self, index: Index) -> Index:
-        """Return the local maximum that steps to the best neighbour lead to."""
-        while len(self.found) < self.most:
-            best = max(_neighbours(index), key=self.log_mass, default=index)
-            if self.log_mass(best) <= self.log_mass(index):
-                break
-            index = best
-        return index
+    def tops(self, starts: Sequence[Index]) -> list[Index]:
+        """Return the local maxima to which steps to the best neighbours lead from some points."""
+        self.add(starts)
+        places, tops = list(dict.fromkeys(starts)), list[Index]()
+        while places:
+            if len(self.found) >= self.most:
+                return list(dict.fromkeys([*tops, *places]))
+            self.add(each for index in places for each in _neighbours(index))
+            best = {i: max(_neighbours(i), key=self.log_mass, default=i) for i in places}
+            is_top = {i: self.log_mass(best[i]) <= self.log_mass(i) for i in places}
+            tops += [i for i in places if is_top[i]]
+            places = list(dict.fromkeys(best[i] for i in places if not is_top[i]))
+        return list(dict.fromkeys(tops))
 
     def spacing_in_deviations(self, top: Index) -> Floats:
         """Return the spacing in standard deviations, by the curvature at a maximum, shape (k,)."""
+        self.add(_neighbours(top))
         beside = np.array([self.log_mass(index) for index in _neighbours(top)]).reshape(-1, 2)
         found: Floats = np.sqrt(np.maximum(2.0 * self.log_mass(top) - beside.sum(axis=1), 0.0))
         return found
@@ -362,10 +377,10 @@ class HyperparameterGrid:
             left = [i for i in known if i not in filled and known[i].log_mass > least]
             if not left:
                 return True
-            highest = max(left, key=lambda index: known[index].log_mass)
-            filled.add(highest)
-            for index in _neighbours(highest):
-                self.log_mass(index)
+            left.sort(key=lambda index: -known[index].log_mass)
+            highest = left[:_FILLED]
+            filled.update(highest)
+            self.add(each for index in highest for each in _neighbours(index))
         return False
 
     @property
@@ -440,7 +455,7 @@ def _after_valley(
     for length in _PROFILE_STEPS:
         move = np.zeros(unit.size)
         move[axis] = sign * length * unit[axis]
-        there = conditional.near(here, here.values + _followed(here, move, unit))
+        (there,) = conditional.near([(here, here.values + _followed(here, move, unit))])
         if there is None or there.log_mass < peak.log_mass - _DEEP:
             break
         here, lowest = there, min(lowest, there.log_mass)
@@ -490,8 +505,8 @@ class Predictions:
         log_mass = np.array([fit.log_mass for fit in fits]) + lattice.log_volume
         self._log_within = float(np.logaddexp.reduce(log_mass, initial=self._log_within))
 
-    def wrong(self, top: float) -> int | None:
-        """Return where an approximation is needed to predict the density; None if nowhere.
+    def wrong(self, top: float) -> list[int]:
+        """Return where approximations are needed to predict the density, which are not near.
 
         It is where none is near, or else where the density may be largest and the prediction is
         wrong, if it may be relevant relative to the maximum ``top`` of the lattices, or right and
@@ -499,57 +514,73 @@ class Predictions:
         """
         far = np.flatnonzero(~self._is_unknown & (self._distance > _REACH**2))
         if far.size:
-            return int(far[np.argmin(self._distance[far])])
+            return self._first_apart(far[np.argsort(self._distance[far], kind="stable")])
         self._compare()
         height = self._log_mass + np.maximum(self._excess, 0.0)
         least = np.where(np.abs(self._excess) > _RIGHT, top - _RELEVANT, top + _HIGHER)
         is_fitted = self._distance == 0.0
         height[self._is_unknown | is_fitted | (height < least)] = -inf
-        i = int(np.argmax(height))
-        return i if height[i] > -inf else None
+        order = np.argsort(-height, kind="stable")
+        return self._first_apart(order[height[order] > -inf])
 
-    def outside(self) -> tuple[float, int | None]:
-        """Return the mass outside of all lattices, relative to that within them."""
+    def _first_apart(self, order: Positions) -> list[int]:
+        """Return the first of some hyperparameters, and further ones that are not near these."""
+        chosen = list[int]()
+        while order.size and len(chosen) < _SIDE_BY_SIDE:
+            chosen.append(int(order[0]))
+            order = order[self._squares(self._at[order], self._at[chosen[-1]]) > _REACH**2]
+        return chosen
+
+    def outside(self) -> tuple[float, list[int]]:
+        """Return the mass outside of all lattices, relative to that within them, and where it is.
+
+        It is where the largest part of it may be, if no approximation is there.
+        """
         rows = slice(0, self._n_prior)
         log_parts = (self._log_mass + self._excess)[rows] - self._log_prior - self._log_within
         log_parts[self._is_within[rows] | self._is_unknown[rows]] = -inf
         share = float(np.exp(min(np.logaddexp.reduce(log_parts), _LARGEST_EXPONENT)))
         log_parts[self._distance[rows] == 0.0] = -inf
         i = int(np.argmax(log_parts))
-        return share, i if log_parts[i] > -inf else None
+        return share, [i] if log_parts[i] > -inf else []
 
-    def fitted(self, i: int) -> ConditionalFit | None:
-        """Return the approximation at one of the hyperparameters, which is added; or None."""
-        conditional, values = self._conditional, self._at[i]
-        average = conditional.placed(values, conditional.prior.mean[conditional.rest])
-        fit = self._reached(self._fits[self._nearest[i]], values)
-        if fit is None:
-            self.n_unreached += 1
-            fit = conditional.first(average)
-        if fit is None:
-            self._is_unknown[i] = True
-        else:
-            self._add([fit])
-        return fit
+    def fitted(self, chosen: Sequence[int]) -> list[ConditionalFit]:
+        """Return the approximations that are found at some hyperparameters, and add them."""
+        starts = [(self._fits[self._nearest[i]], self._at[i]) for i in chosen]
+        found = list[ConditionalFit]()
+        for i, start, near in zip(chosen, starts, self._conditional.near(starts), strict=True):
+            fit = near or self._reached(*start)
+            if fit is None:
+                self._is_unknown[i] = True
+            else:
+                found.append(fit)
+        self._add(found)
+        return found
 
     def _reached(self, start: ConditionalFit, values: Floats) -> ConditionalFit | None:
-        """Return the approximation at other hyperparameters, by several steps if one fails."""
-        for n_steps in _STEPS:
-            fit: ConditionalFit | None = start
-            for step in np.linspace(0.0, 1.0, n_steps + 1)[1:]:
-                if fit is not None:
-                    fit = self._conditional.near(fit, start.values + step * (values - start.values))
-            if fit is not None:
-                return fit
-        return None
+        """Return the approximation that several steps lead to, or an ascent if they fail."""
+        conditional, fit = self._conditional, start
+        for step in np.linspace(0.0, 1.0, _STEPS + 1)[1:]:
+            (found,) = conditional.near([(fit, start.values + step * (values - start.values))])
+            if found is None:
+                self.n_unreached += 1
+                average = conditional.prior.mean[conditional.rest]
+                return conditional.first(conditional.placed(values, average))
+            fit = found
+        return fit
 
     def _add(self, fits: Iterable[ConditionalFit]) -> None:
         for fit in fits:
-            distance = (((self._at - fit.values) / self._conditional.scale) ** 2).sum(axis=1)
+            distance = self._squares(self._at, fit.values)
             nearer = distance < self._distance
             self._distance[nearer], self._nearest[nearer] = distance[nearer], len(self._fits)
             self._is_new[nearer] = True
             self._fits.append(fit)
+
+    def _squares(self, rows: Floats, values: Floats) -> Floats:
+        """Return squared distances in prior standard deviations, shape ``(n,)``."""
+        squares: Floats = (((rows - values) / self._conditional.scale) ** 2).sum(axis=1)
+        return squares
 
     def _compare(self) -> None:
         """Compare predictions with the density where the nearest approximation is a new one.

@@ -48,7 +48,7 @@ def test_normal_effects(groups, t):
     start = prior[0].copy()
     start[0] = t
     first = fits.first(start)
-    near = fits.near(first, np.array([t + 0.5]))
+    (near,) = fits.near([(first, np.array([t + 0.5]))])
     for found, value in ((first, t), (near, t + 0.5)):
         mean, variance, log_density = exact(value)
         np.testing.assert_allclose(found.values, [value])
@@ -59,11 +59,24 @@ def test_normal_effects(groups, t):
         np.testing.assert_allclose(found.slope[:, 0], moved / 2e-4, atol=2e-2)
 
 
+def test_approximations_side_by_side_are_those_made_one_by_one(groups):
+    """More of them than are made at once, some of them far from where they start."""
+    fits, prior = groups
+    first = fits.first(prior[0])
+    values = np.linspace(-3.0, 3.0, 70)[:, None]
+    together = fits.near([(first, each) for each in values])
+    for each, found in zip(values, together, strict=True):
+        (alone,) = fits.near([(first, each)])
+        np.testing.assert_allclose(found.values, each)
+        np.testing.assert_allclose(found.shape.mean, alone.shape.mean, rtol=1e-9)
+        assert found.log_mass == pytest.approx(alone.log_mass, abs=1e-9)
+
+
 def test_a_prediction_is_compared_with_what_is_there(groups):
     """The divergence of two normal densities, one of them moved along its slope."""
     fits, prior = groups
     here = fits.first(prior[0])
-    there = fits.near(here, here.values + 0.7)
+    (there,) = fits.near([(here, here.values + 0.7)])
     predicted = here.shape.mean + 0.7 * here.slope[:, 0]
     scale = np.diag(here.shape.factor)
     ratio = np.diag(there.shape.factor) / scale
@@ -90,7 +103,7 @@ def test_the_mean_of_a_skewed_density():
         pm.Potential("gamma", (shape * t - pm.math.exp(t) + 0.5 * t**2).sum())
     fits, prior = conditional(model, ())
     found = fits.first(prior[0])
-    skewed, gain = fits.skewed(found)
+    ((skewed, gain),) = fits.skewed([found])
     shift = skewed.shape.mean - found.shape.mean
     np.testing.assert_allclose(found.shape.mean, np.log(shape), atol=2e-3)
     np.testing.assert_allclose(shift, digamma(shape) - np.log(shape), rtol=0.06)
@@ -131,7 +144,7 @@ def sparse_and_dense():
         start = prior[0].copy()
         start[0] = 0.2
         first = fits.first(start)
-        found.append((fits, first, fits.near(first, np.array([-0.6]))))
+        found.append((fits, first, *fits.near([(first, np.array([-0.6]))])))
     return found
 
 
@@ -154,7 +167,7 @@ def test_sparse_second_derivatives_give_the_same_approximation(sparse_and_dense)
 def test_the_mean_is_estimated_from_random_directions(sparse_and_dense):
     (fits, first, _), (others, other, _) = sparse_and_dense
     before = fits.n_evaluations
-    (found, gain), (expected, expected_gain) = fits.skewed(first), others.skewed(other)
+    ((found, gain),), ((expected, expected_gain),) = fits.skewed([first]), others.skewed([other])
     assert fits.n_evaluations - before < 80 < others.rest.size * 2
     assert gain == pytest.approx(expected_gain, rel=0.2)
     back = np.argsort(fits.rest)
@@ -189,5 +202,5 @@ def test_no_skewness_is_known_where_a_gradient_is_not_finite():
         x = pm.Normal("x", 0, 1, shape=2)
         pm.Potential("wall", pm.math.sum(pm.math.sqrt(0.8 - x)))
     fits, _ = conditional(model, ())
-    found, gain = fits.skewed(fits.first(np.full(2, -0.5)))
+    ((found, gain),) = fits.skewed([fits.first(np.full(2, -0.5))])
     assert found is None and not gain <= 0.05

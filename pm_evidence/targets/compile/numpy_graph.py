@@ -1,6 +1,6 @@
 """PyTensor graphs of one point as functions of many that NumPy evaluates; nothing is compiled."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce
 
-from pm_evidence.targets.compile.numpy_ops import numpy_form
+from pm_evidence.targets.compile.numpy_ops import Form, numpy_form
 from pm_evidence.targets.compile.rewrite import rewrite, without_check, without_traces
 
 # Operations that are done one step after the other.
@@ -43,7 +43,7 @@ class LoopError(NotBatchedError):
 class _Operation:
     """An operation: its function, the places of inputs and outputs, and those not used again."""
 
-    function: Callable[..., Sequence[Any]]
+    function: Form
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     free: tuple[int, ...]
@@ -78,12 +78,15 @@ class _Program:
         with np.errstate(all="ignore"):
             for step in steps:
                 found = step.function(*[values[k] for k in step.inputs])
-                for place, value in zip(step.outputs, found, strict=True):
-                    values[place] = value
+                if len(step.outputs) > 1:
+                    for place, value in zip(step.outputs, found, strict=True):
+                        values[place] = value
+                else:
+                    values[step.outputs[0]] = found
+                if sizes is not None:
+                    sizes.extend(np.size(values[place]) for place in step.outputs)
                 for place in step.free:
                     values[place] = None
-                if sizes is not None:
-                    sizes.extend(map(np.size, found))
         return values
 
     def _for_first(self, n_results: int | None) -> list[_Operation]:
@@ -177,9 +180,10 @@ def inlined(graphs: list[Variable]) -> list[Variable]:
 
 
 @numpy_form.register
-def _made_of_others(op: OpFromGraph, node: Any) -> Callable[..., Sequence[Any]]:
+def _made_of_others(op: OpFromGraph, node: Any) -> Form:
     """Return the form of an operation that PyTensor's rewriting has put in."""
-    return _program(op.fgraph)
+    program = _program(op.fgraph)
+    return program if len(node.outputs) > 1 else lambda *inputs: program(*inputs)[0]
 
 
 @cache

@@ -17,6 +17,7 @@ import pytensor.scalar as ps
 import pytensor.tensor.random.basic as ptr
 import scipy
 from numpy.typing import NDArray
+from pytensor.graph.basic import Constant
 from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
 from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus, TriGamma
 from pytensor.tensor.basic import Alloc, AllocDiag, ExtractDiag, Join, Split
@@ -25,19 +26,21 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg import Cholesky, SolveTriangular
 from pytensor.tensor.math import Dot
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import SpecifyShape
+from pytensor.tensor.shape import Shape_i, SpecifyShape
 from pytensor.tensor.sort import SortOp
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
     IncSubtensor,
+    Subtensor,
     unflatten_index_variables,
 )
 
 from pm_evidence.targets.model.upstream import function_by_row
 
-# Function of the values of an operation's inputs, which returns those of its outputs.
-type Form = Callable[..., Sequence[Any]]
+# Function of the values of an operation's inputs, which returns that of its output; if there are
+# several outputs, a sequence.
+type Form = Callable[..., Any]
 
 # Triangular systems up to this size are solved for all points together, one row after the other;
 # larger ones by LAPACK, one point after the other.
@@ -51,17 +54,12 @@ _FEW, _MANY = 8, 64
 def numpy_form(op: Any, node: Any) -> Form:
     """Return the function that carries out an operation on arrays."""
 
-    def performed(*inputs: Any) -> Sequence[Any]:
+    def performed(*inputs: Any) -> Any:
         found: list[list[Any]] = [[None] for _ in node.outputs]
         op.perform(node, inputs, found)
-        return [each[0] for each in found]
+        return [each[0] for each in found] if len(found) > 1 else found[0][0]
 
     return performed
-
-
-def _one(function: Callable[..., Any]) -> Form:
-    """Return a function of one result in the form of those of several."""
-    return lambda *inputs: (function(*inputs),)
 
 
 # elementwise ------------------------------------------------------------------------------------
@@ -73,16 +71,21 @@ def _elementwise(op: Elemwise, node: Any) -> Form:
     function = _of_scalar(op.scalar_op, node)
     if len(dtypes) > 1:
         return lambda *inputs: list(map(np.asarray, function(*inputs), dtypes))
-    n_axes = node.outputs[0].type.ndim
+    (dtype,), shape = dtypes, node.outputs[0].type.shape
+    n_axes = len(shape)
     first, back = (n_axes - 1, *range(n_axes - 1)), (*range(1, n_axes), 0)
 
-    def elementwise(*inputs: Any) -> Sequence[Any]:
-        if n_axes > 1 and _is_thin(inputs):
-            moved = (np.ascontiguousarray(x.transpose(first)) for x in inputs)
-            return (np.asarray(function(*moved), dtypes[0]).transpose(back),)
-        return (np.asarray(function(*inputs), dtypes[0]),)
+    def usual(*inputs: Any) -> Any:
+        return np.asarray(function(*inputs), dtype)
 
-    return elementwise
+    def elementwise(*inputs: Any) -> Any:
+        if _is_thin(inputs):
+            moved = (np.ascontiguousarray(x.transpose(first)) for x in inputs)
+            return np.asarray(function(*moved), dtype).transpose(back)
+        return np.asarray(function(*inputs), dtype)
+
+    may_be_thin = n_axes > 1 and (shape[-1] is None or 1 < shape[-1] <= _FEW)
+    return elementwise if may_be_thin else usual
 
 
 def _is_thin(inputs: Sequence[NDArray[Any]]) -> bool:
@@ -91,8 +94,8 @@ def _is_thin(inputs: Sequence[NDArray[Any]]) -> bool:
     NumPy's inner loop is along the last axis. With such an axis as the first one in memory, an
     operation on three categories takes an eighth of the time.
     """
-    n = max(x.shape[-1] for x in inputs)
-    return 1 < n <= _FEW and n * max(prod(x.shape[1:-1]) for x in inputs) >= _MANY
+    n = max([x.shape[-1] for x in inputs])
+    return 1 < n <= _FEW and n * max([prod(x.shape[1:-1]) for x in inputs]) >= _MANY
 
 
 def _of_scalar(op: Any, node: Any) -> Callable[..., Any]:
@@ -138,8 +141,10 @@ def _as(dtype: np.dtype[Any], x: Any) -> NDArray[Any]:
     return np.asarray(x, dtype)
 
 
-def _second(shape: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
-    return np.broadcast_to(x, np.broadcast_shapes(np.shape(shape), np.shape(x)))
+def _second(like: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+    if x.shape == like.shape:
+        return x
+    return np.broadcast_to(x, np.broadcast_shapes(like.shape, x.shape))
 
 
 def _clip(x: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[Any]:
@@ -178,16 +183,17 @@ def _reduced(op: CAReduce, node: Any) -> Form:
     computed = np.dtype(op.acc_dtype or dtype)
     axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
     combine = op.ufunc
+    first = (*axes, *(k for k in range(node.inputs[0].type.ndim) if k not in axes))
 
     def reduced(x: NDArray[Any]) -> NDArray[Any]:
         x = _as(computed, x)
         if len(axes) == 1 and 0 < x.shape[axes[0]] <= _FEW:
             # one operation on all entries of each index takes less than a loop for each result
-            terms = np.moveaxis(x, axes[0], 0)
+            terms = x.transpose(first)
             return np.array(reduce(combine, terms) if len(terms) > 1 else terms[0], dtype)
         return np.asarray(combine.reduce(x, axis=axes, dtype=computed), dtype)
 
-    return _one(reduced)
+    return reduced
 
 
 # shapes -----------------------------------------------------------------------------------------
@@ -195,38 +201,60 @@ def _reduced(op: CAReduce, node: Any) -> Form:
 
 @numpy_form.register
 def _shuffled(op: DimShuffle, node: Any) -> Form:
-    if not op.shuffle and not op.augment and not op.drop:
-        return _one(lambda x: x)
-    order, kept, added = (*op.shuffle, *op.drop), len(op.shuffle), tuple(op.augment)
+    order, kept = (*op.shuffle, *op.drop), len(op.shuffle)
+    added = tuple(None if k in op.augment else slice(None) for k in range(len(op.new_order)))
 
     def shuffled(x: NDArray[Any]) -> NDArray[Any]:
         moved = x.transpose(order)
-        return np.expand_dims(moved.reshape(moved.shape[:kept]), added)
+        if op.drop:
+            moved = moved.reshape(moved.shape[:kept])
+        return moved[added] if op.augment else moved
 
-    return _one(shuffled)
+    return shuffled
 
 
 @numpy_form.register
 def _allocated(op: Alloc, node: Any) -> Form:
-    return _one(lambda x, *shape: np.broadcast_to(x, tuple(int(n) for n in shape)))
+    return lambda x, *shape: np.broadcast_to(x, tuple(int(n) for n in shape))
 
 
 @numpy_form.register
 def _specified(op: SpecifyShape, node: Any) -> Form:
-    return _one(lambda x, *shape: x)
+    return lambda x, *shape: x
+
+
+@numpy_form.register
+def _length(op: Shape_i, node: Any) -> Form:
+    return lambda x: np.asarray(x.shape[op.i], np.int64)
+
+
+@numpy_form.register
+def _taken(op: Subtensor, node: Any) -> Form:
+    part_of = _part(op, node.inputs[1:])
+    return lambda x, *given: np.asarray(x[part_of(given)])
+
+
+def _part(op: Subtensor | IncSubtensor, given: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    """Return the function that makes an index of given numbers, which are usually constants."""
+    if not all(isinstance(each, Constant) for each in given):
+        return lambda numbers: unflatten_index_variables(numbers, op.idx_list)
+    part = unflatten_index_variables([each.data for each in given], op.idx_list)
+    return lambda numbers: part
 
 
 @numpy_form.register
 def _changed(op: IncSubtensor, node: Any) -> Form:
+    part_of = _part(op, node.inputs[2:])
+
     def changed(x: NDArray[Any], y: NDArray[Any], *given: Any) -> NDArray[Any]:
-        found, part = _copied(x), unflatten_index_variables(given, op.idx_list)
+        found, part = _copied(x), part_of(given)
         if op.set_instead_of_inc:
             found[part] = y
         else:
             found[part] += y
         return found
 
-    return _one(changed)
+    return changed
 
 
 def _copied(x: NDArray[Any]) -> NDArray[Any]:
@@ -264,7 +292,7 @@ def _incremented(op: AdvancedIncSubtensor, node: Any) -> Form:
         found[..., unique] += np.add.reduceat(terms[..., order], start, axis=-1)
         return np.moveaxis(found, -1, axis)
 
-    return _one(incremented)
+    return incremented
 
 
 def _with(shape: tuple[int, ...], axis: int, size: int) -> tuple[int, ...]:
@@ -282,20 +310,20 @@ def _by_block(op: Blockwise, node: Any) -> Form:
         return found
     by_row = function_by_row(op, node)
     if isinstance(by_row, np.ufunc):
-        return by_row if len(node.outputs) > 1 else _one(by_row)
+        return by_row
     # PyTensor keeps the values of a row in the operation, so that two threads would exchange them
     lock = Lock()
 
-    def one_by_one(*inputs: Any) -> Sequence[Any]:
+    def one_by_one(*inputs: Any) -> Any:
         with lock:
-            found: Sequence[Any] = by_row(*inputs)
-        return found
+            found = by_row(*inputs)
+        return found if len(node.outputs) > 1 else found[0]
 
     return one_by_one
 
 
 def _product(op: Dot, node: Any) -> Form:
-    return _one(_matmul)
+    return _matmul
 
 
 def _matmul(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -323,7 +351,7 @@ def _factorised(op: Cholesky, node: Any) -> Form:
                     continue
         return factor if op.lower else np.swapaxes(factor, -1, -2)
 
-    return _one(factorised)
+    return factorised
 
 
 def _solved(op: SolveTriangular, node: Any) -> Form | None:
@@ -341,11 +369,11 @@ def _solved(op: SolveTriangular, node: Any) -> Form | None:
             x[..., i, :] = rest if op.unit_diagonal else rest / a[..., i, i, None]
         return x[..., 0] if op.b_ndim == 1 else x
 
-    return _one(solved)
+    return solved
 
 
 def _diagonal(op: ExtractDiag, node: Any) -> Form:
-    return _one(lambda x: np.diagonal(x, op.offset, axis1=-2, axis2=-1))
+    return lambda x: np.diagonal(x, op.offset, axis1=-2, axis2=-1)
 
 
 def _diagonal_matrix(op: AllocDiag, node: Any) -> Form:
@@ -356,7 +384,7 @@ def _diagonal_matrix(op: AllocDiag, node: Any) -> Form:
         matrix[..., row, row + op.offset] = x
         return matrix
 
-    return _one(diagonal_matrix)
+    return diagonal_matrix
 
 
 def _joined(op: Join, node: Any) -> Form:
@@ -367,7 +395,7 @@ def _joined(op: Join, node: Any) -> Form:
         whole = [np.broadcast_to(part, batch + part.shape[-core:]) for part in parts]
         return np.concatenate(whole, axis=op.axis - core)
 
-    return _one(joined)
+    return joined
 
 
 def _split(op: Split, node: Any) -> Form:
@@ -393,12 +421,12 @@ def _chosen(op: AdvancedSubtensor, node: Any) -> Form | None:
         indices: list[Any] = [each.reshape(each.shape[batch:]) for each in places]
         return np.asarray(x[(..., *indices, *whole)])
 
-    return _one(chosen)
+    return chosen
 
 
 def _sorted(op: SortOp, node: Any) -> Form:
     axis = op.axis - (node.inputs[0].type.ndim - node.op.batch_ndim(node))
-    return _one(lambda x: np.sort(x, axis=axis, kind=op.kind))
+    return lambda x: np.sort(x, axis=axis, kind=op.kind)
 
 
 _OF_MATRICES: dict[type, Callable[[Any, Any], Form | None]] = {

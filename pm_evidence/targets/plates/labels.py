@@ -71,7 +71,8 @@ class Labelled:
             if any(v not in self._values for v in node.outputs):
                 with np.errstate(all="ignore"):
                     found = numpy_form(node.op, node)(*inputs)
-                self._values.update(zip(node.outputs, found, strict=True))
+                results = found if len(node.outputs) > 1 else [found]
+                self._values.update(zip(node.outputs, results, strict=True))
                 if not isinstance(node.op, Shape | Shape_i) and self._varying & set(node.inputs):
                     self._varying.update(node.outputs)
             given = [known.get(v) for v in node.inputs]
