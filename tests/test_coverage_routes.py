@@ -8,7 +8,7 @@ Of those that are
   where fewer than 90 runs count;
 - errors divided by ``mcse`` have a standard deviation of at least 0.7. Nothing else bounds how wide
   the intervals are: at 0.7 they cover 99.5 %. The error of the first route includes what its few
-  posterior draws may miss (``unseen_share``), which is most of it where the fit is good;
+  posterior draws may miss (``unseen_share``);
 - at most 3 % are more than three of their errors off, and 1 % more than five;
 - the mean of Z agrees with the exact value within 4 of its standard errors.
 

@@ -329,8 +329,9 @@ def times(distance: float, error: float) -> str:
 
 # Chains with fewer states than this say nothing on how fast they move.
 _SHORTEST_CHAIN = 4
-# Numerator of the share of a region that no draw has shown.
-_UNSEEN = 3.0
+# The largest share of a region that no draw has shown, times the number of draws, in standard errors:
+# an interval of 95 % reaches two of them.
+_UNSEEN = _THREE / 2.0
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
 # A moment of the islands contradicts importance sampling beyond this number of standard errors, or
@@ -358,10 +359,10 @@ def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
 
 
 def unseen_share(works: Sequence[tuple[Floats, Floats]]) -> float:
-    """Return the share of the posterior that a fitted density may miss, although no draw shows it.
+    """Return the share of the posterior that a fitted density may miss, as a standard error.
 
     If none of ``n`` independent draws lies in a region, its share is at most about ``3 / n`` with
-    a probability of 95 %. Weights whose Pareto shape is not positive are bounded: there is no such
+    a probability of 95 %, which is two standard errors. Weights whose Pareto shape is not positive are bounded: there is no such
     region beside the fitted density.
     """
     n = sum(len(reverse) for _, reverse in works)

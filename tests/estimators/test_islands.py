@@ -147,7 +147,7 @@ def test_few_draws_widen_the_error():
     )
     fine, coarse = ({e.estimator: e for e in each} for each in (found, of_coarse))
     share = unseen_share([b.bridge for b in blocks])
-    assert share > 0.0
+    assert 0.0 < share < 1.5 / (16 * 40)  # half of what 640 draws may not show (rule of three)
     for name in ("bridge", "importance"):
         assert coarse[name].mcse == pytest.approx(np.hypot(fine[name].mcse, share))
     # a few islands may agree by chance
