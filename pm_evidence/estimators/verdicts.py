@@ -329,8 +329,8 @@ def times(distance: float, error: float) -> str:
 
 # Chains with fewer states than this say nothing on how fast they move.
 _SHORTEST_CHAIN = 4
-# The largest share of a region that no draw has shown, times the number of draws, in standard errors:
-# an interval of 95 % reaches two of them.
+# The share of a region that no draw has shown, times the number of draws, as a standard error: an
+# interval of 95 % reaches two of them.
 _UNSEEN = _THREE / 2.0
 # Standard errors by which the share must exceed zero.
 _SIGNIFICANT = 2.0
@@ -362,8 +362,8 @@ def unseen_share(works: Sequence[tuple[Floats, Floats]]) -> float:
     """Return the share of the posterior that a fitted density may miss, as a standard error.
 
     If none of ``n`` independent draws lies in a region, its share is at most about ``3 / n`` with
-    a probability of 95 %, which is two standard errors. Weights whose Pareto shape is not positive are bounded: there is no such
-    region beside the fitted density.
+    a probability of 95 %, which is two standard errors. Weights whose Pareto shape is not positive
+    are bounded: there is no such region beside the fitted density.
     """
     n = sum(len(reverse) for _, reverse in works)
     k = pareto_k(-np.concatenate([forward for forward, _ in works]))
