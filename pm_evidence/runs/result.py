@@ -30,6 +30,8 @@ _WEIGHTED_DRAWS = (400, 4000)
 # Chains of a result, as `pm.sample` makes on most machines: islands are put into as many, because
 # a plot has a line for each. ``origin`` keeps them apart.
 _CHAINS = 4
+# Largest number of numbers in the posterior draws: more of them are thinned.
+_MOST_NUMBERS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,21 @@ class PosteriorDraws:
     drawn_from: str  # ``"islands"``, ``"paths"``, ``"ladders"`` or ``"importance"``
     # shape (n_chains, n_draws): log density of the posterior at the draws in nats, if it is known
     log_density: Floats | None = None
+
+    def thinned(self, size: int) -> "PosteriorDraws":
+        """Return draws at equal distances, as many as fit into memory if each has ``size`` numbers.
+
+        With 100,000 local variables, 2,000 draws would take 1.6 GB.
+        """
+        n_chains, n = self.origin.shape
+        kept = max(_MOST_NUMBERS // (size * n_chains), 1)
+        if n <= kept:
+            return self
+        rows = np.arange(kept) * n // kept
+        known = None if self.log_density is None else self.log_density[:, rows]
+        return replace(
+            self, draws=self.draws[:, rows], origin=self.origin[:, rows], log_density=known
+        )
 
 
 def result_of(
@@ -61,6 +78,8 @@ def result_of(
     if record.facts.sampling_time is not None:
         attrs["sampling_time"] = record.facts.sampling_time
     if drawn is not None:
+        local = getattr(target, "every", None)  # variables that were integrated are drawn, too
+        drawn = drawn.thinned(drawn.draws[0, 0].size if local is None else local.size)
         draws = drawn.draws
         flat = draws.reshape(drawn.origin.size, *draws.shape[2:])
         if drawn.log_density is not None and isinstance(target, PyMCTarget):

@@ -6,7 +6,8 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
-from pm_evidence.runs.result import posterior_draws
+from pm_evidence.runs import result
+from pm_evidence.runs.result import PosteriorDraws, posterior_draws
 from pm_evidence.runs.rounds import Run
 from tests.samplers.modes import shares_of
 from tests.systems import deceptive
@@ -84,3 +85,16 @@ def test_a_bimodal_posterior_whose_islands_differ(name):
         found.append(np.mean(np.abs(x - means[0]).max(axis=1) < np.abs(x - means[1]).max(axis=1)))
     assert np.abs(np.array(found) - right[0]).max() < 0.1
     assert np.mean(found) == pytest.approx(right[0], abs=0.05)
+
+
+def test_draws_that_need_much_memory_are_thinned(monkeypatch):
+    """The rows stay together, and none of a run of usual size is left out."""
+    origin = np.arange(40).reshape(4, 10)
+    drawn = PosteriorDraws(origin[..., None] + [0.0, 0.5], origin, "importance", -1.0 * origin)
+    assert drawn.thinned(2) is drawn
+    monkeypatch.setattr(result, "_MOST_NUMBERS", 100)
+    thin = drawn.thinned(5)
+    np.testing.assert_array_equal(thin.origin, origin[:, ::2])
+    np.testing.assert_array_equal(thin.draws[..., 1], thin.origin + 0.5)
+    np.testing.assert_array_equal(thin.log_density, -thin.origin)
+    assert drawn.thinned(1000).origin.shape == (4, 1)

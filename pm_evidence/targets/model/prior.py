@@ -302,7 +302,7 @@ class ConstrainedSpace:
     def values(self, x: Floats) -> dict[str, NDArray[Any]]:
         """Return every variable for every row of ``x``."""
         parts = zip(self._layout.split(x), self._layout.variables, strict=True)
-        inputs = [part.astype(variable.dtype) for part, variable in parts]
+        inputs = [part.astype(variable.dtype, copy=False) for part, variable in parts]
         return dict(zip(self.names, self._function(inputs, []), strict=True))
 
 

@@ -4,6 +4,7 @@ Every rule places nodes, evaluates the density of each element there, and return
 sum with the weight of each node. The weights give the gradient by Fisher's identity, and draws.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -17,6 +18,9 @@ Floats = NDArray[np.float64]
 
 # Fewest and most terms of a sum over counts, and the share of the tail at which it ends.
 _COUNTS, _MOST_COUNTS, _TAIL = 32, 8192, 1e-12
+# Parts of the interval about a node from which draws come, and largest number of numbers of all
+# parts at once (memory).
+_BETWEEN, _MOST_NUMBERS = 16, 16_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +55,16 @@ class Nodes:
 
     def repeated(self, n: int) -> "Nodes":
         """Return the nodes of one point for ``n`` points that are the same."""
+        return self._changed(lambda value: np.broadcast_to(value, (n, *value.shape[1:])))
+
+    def part(self, rows: slice) -> "Nodes":
+        """Return the nodes of some of the points."""
+        return self._changed(lambda value: value[rows])
+
+    def _changed(self, change: Callable[[Floats], Floats]) -> "Nodes":
         arrays = {each.name: getattr(self, each.name) for each in fields(self)}
         changed: dict[str, Any] = {
-            name: np.broadcast_to(value, (n, *value.shape[1:]))
+            name: change(value)
             for name, value in arrays.items()
             if isinstance(value, np.ndarray) and name != "same"
         }
@@ -267,13 +278,20 @@ def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
         centre = found.nodes.mean(axis=1)
         spread = 0.5 * np.abs(found.nodes[:, 1] - found.nodes[:, 0])
         return np.asarray(centre + spread * rng.standard_normal(centre.shape))
-    n, _, n_distinct = found.weight.shape
+    n, m, n_distinct = found.weight.shape
     element = np.arange(n_distinct) if found.same is None else found.same
-    if found.even:
+    n_rows = max(_MOST_NUMBERS // (_BETWEEN * max(element.size, m * n_distinct)), 1)
+    if n > n_rows:
+        parts = [found.part(slice(k, k + n_rows)) for k in range(0, n, n_rows)]
+        return np.concatenate([drawn(part, rule, rng) for part in parts])
+    if found.even and found.same is None:
         return _between(found, element, rng)
-    nodes, weight, width = found.nodes, found.weight, None
-    if found.log_density is not None:
-        dense, log_density = _dense(nodes[..., 0]), _dense(found.log_density)
+    nodes, weight, width, log_density = found.nodes, found.weight, None, found.log_density
+    if found.even:
+        with np.errstate(divide="ignore"):
+            log_density = np.log(weight)
+    if log_density is not None:
+        dense, log_density = _dense(nodes[..., 0]), _dense(log_density)
         width = np.gradient(dense, axis=1)
         weight = np.exp(log_density - log_density.max(axis=1, keepdims=True)) * width
         nodes = dense[..., None]
@@ -302,9 +320,7 @@ def _chosen(weight: Floats, element: NDArray[np.int64], uniform: Floats) -> NDAr
     return np.clip(k, 0, m - 1)
 
 
-def _between(
-    found: Nodes, element: NDArray[np.int64], rng: np.random.Generator, n_between: int = 16
-) -> Floats:
+def _between(found: Nodes, element: NDArray[np.int64], rng: np.random.Generator) -> Floats:
     """Return draws by even nodes: from the interval about one, in which the log is a parabola.
 
     The mass of such an interval is that of the parabola of the density itself.
@@ -317,10 +333,10 @@ def _between(
         low, middle, high = (
             np.maximum(np.log(_taken(weight, k + step, element)), -700.0) for step in (0, 1, 2)
         )
-    t = ((np.arange(n_between) + 0.5) / n_between - 0.5)[:, None]
+    t = ((np.arange(_BETWEEN) + 0.5) / _BETWEEN - 0.5)[:, None]
     log_f = 0.5 * t * (high - low)[:, None] + 0.5 * t**2 * (high + low - 2 * middle)[:, None]
     part = _chosen(np.exp(log_f), np.arange(element.size), rng.random((n, element.size)))
-    t = (part + rng.random(part.shape)) / n_between - 0.5
+    t = (part + rng.random(part.shape)) / _BETWEEN - 0.5
     low, middle, high = (_taken(u, k + step, element) for step in (0, 1, 2))
     values = middle + 0.5 * t * (high - low) + 0.5 * t**2 * (high + low - 2 * middle)
     return np.asarray(values[..., None])

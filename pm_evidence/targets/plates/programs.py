@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,24 @@ class _Summed:
     def add(self, total: Floats, term: Floats) -> None:
         """Add a term, shape ``(n, m, *shape)``, to the sums, shape ``(n, m, n_elements)``."""
         flat = np.broadcast_to(term, (*total.shape[:2], *self.shape)).reshape(*total.shape[:2], -1)
-        if self.label.size == total.shape[2] and (self.label == np.arange(self.label.size)).all():
+        if self._is_whole and self.label.size == total.shape[2]:
             total += flat
             return
+        order, unique, start = self._parts
+        total[..., unique] += np.add.reduceat(flat[..., order], start, axis=-1)
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether there is one number for each element, in their order."""
+        return bool((self.label == np.arange(self.label.size)).all())
+
+    @cached_property
+    def _parts(self) -> tuple[NDArray[np.int64], ...]:
+        """Numbers sorted by their elements, these elements, and where those of each begin."""
         used = np.flatnonzero(self.label >= 0)
         order = used[np.argsort(self.label[used], kind="stable")]
         unique, start = np.unique(self.label[order], return_index=True)
-        total[..., unique] += np.add.reduceat(flat[..., order], start, axis=-1)
+        return order, unique, start
 
     def spread(self, weight: Floats) -> Floats:
         """Return the weight of each number, shape ``(n, m, *shape)``, from those of elements."""
@@ -261,10 +273,19 @@ class PlateProgram:
                 found.append(self._local(variable, k, nodes))
         return found
 
+    @cached_property
+    def _is_variable(self) -> bool:
+        """Whether the elements are those of a single variable, in their order."""
+        (variable, *others) = [v for v in self.layout.variables if v.name in self.plate.names]
+        own = variable.start + np.arange(variable.size)
+        return not others and np.array_equal(self.plate.positions, own[:, None])
+
     def _local(self, variable: FlatVariable, k: int, nodes: Floats) -> Floats:
         n, m, n_elements = nodes.shape[:3]
         if n_elements < self.plate.n_elements:  # one node for all
             return nodes.reshape(n, m, *[1] * len(variable.shape))
+        if self._is_variable:
+            return nodes.reshape(n, m, *variable.shape)
         flat = np.empty((n, m, variable.size))
         positions = self.plate.positions - variable.start
         inside = (positions >= 0) & (positions < variable.size)
@@ -342,17 +363,25 @@ class PlateProgram:
         Both have shape ``(n, n_elements, n_coordinates)``.
         """
         found = self._where(*self.inputs(x, None), *self._where_arrays)
+        if self._is_variable:
+            location, scale = (self._of_variable(value, x, self._names[0]) for value in found)
+            return np.where(np.isfinite(location), location, 0.0)[..., None], scale[..., None]
         every = np.zeros((2, len(x), self.layout.size))
         by_name = {v.name: v for v in self.layout.variables}
         for k, value in enumerate(found):
-            variable = by_name[self._names[k // 2]]
-            value = np.asarray(value, float)
-            if value.ndim < 2 or value.ndim == len(variable.shape):  # it depends on no variable
-                value = value[(None, None)]
-            whole = np.broadcast_to(value, (len(x), 1, *variable.shape))
-            every[k % 2][:, variable.positions] = whole.reshape(len(x), -1)
+            name = self._names[k // 2]
+            every[k % 2][:, by_name[name].positions] = self._of_variable(value, x, name)
         location, scale = every[..., self.plate.positions]
         return np.where(np.isfinite(location), location, 0.0), scale
+
+    def _of_variable(self, value: Any, x: Floats, name: str) -> Floats:
+        """Return a number for each element of a variable at each point, shape ``(n, size)``."""
+        (shape,) = [v.shape for v in self.layout.variables if v.name == name]
+        value = np.asarray(value, float)
+        if value.ndim < 2 or value.ndim == len(shape):  # it depends on no variable
+            value = value[(None, None)]
+        whole: Floats = np.broadcast_to(value, (len(x), 1, *shape)).reshape(len(x), -1)
+        return whole
 
 
 def _blocks(nodes: Floats, largest: int) -> Iterator[tuple[slice, slice]]:

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from pm_evidence.targets.plates import integrals
 from pm_evidence.targets.plates.integrals import gradient_of
 from pm_evidence.targets.plates.quadrature import Quadrature
 from pm_evidence.targets.plates.target import PlateTarget
@@ -87,7 +88,11 @@ def test_distinct_elements_stand_for_all():
     assert (COUNTS[same] == COUNTS).all()
 
 
-def test_draws_have_the_distribution_of_their_element():
+@pytest.mark.parametrize("most", [None, 500_000])
+def test_draws_have_the_distribution_of_their_element(most, monkeypatch):
+    """Of all points at once, and of some after the other."""
+    if most:
+        monkeypatch.setattr(integrals, "_MOST_NUMBERS", most)
     with pm.Model() as model:
         binomial()
     target = PlateTarget(model)
