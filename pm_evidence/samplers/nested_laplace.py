@@ -37,9 +37,9 @@ Index = tuple[int, ...]
 _PRIOR_DRAWS, _ROWS = 20, 256
 # Largest dimension in which covariances may be dense if there are hyperparameters, and in which the
 # covariance of the mixture is formed; in which second derivatives are measured to see which are
-# zero (their matrix takes 72 MB); largest number of normal densities in more dimensions than the
+# zero (their matrix takes 290 MB); largest number of normal densities in more dimensions than the
 # first (their gradients would take most of the time).
-MOST_DENSE, _MOST_MEASURED, _MOST_SPARSE = 300, 3000, 50
+MOST_DENSE, _MOST_MEASURED, _MOST_SPARSE = 300, 6000, 50
 
 # --- lattices; where there are several numbers, they are for one hyperparameter, two and so on ---
 
@@ -63,6 +63,8 @@ _WIDTH, _TAIL = 0.5, 2.0
 # The approximations count as complete if no neighbours differ by more nats from what they predict
 # of each other, where the mass is at most the second number of nats below the largest.
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
+# A lattice whose approximations differ more is made closer, once, so that they differ by so much.
+_AIM = 15.0
 # A peak is a new one if it is so many nats higher than a lattice that covers it shows; largest
 # number of lattices.
 _HIGHER, _MOST_LATTICES = 1.0, 8
@@ -227,6 +229,11 @@ class Regions:
         if not lattice.fill(self.top):
             self.spread_too_far = True
             return None
+        if 0.0 < lattice.unevenness < inf and not lattice.is_even:
+            closer = (_AIM / lattice.unevenness) ** 0.5 * lattice.spacing
+            finer = HyperparameterGrid(self.conditional, lattice.highest, closer)
+            if finer.fill(self.top):
+                lattice = finer
         self.lattices.append(lattice)
         return lattice
 
@@ -385,19 +392,25 @@ class HyperparameterGrid:
 
     @property
     def is_even(self) -> bool:
-        """Whether approximations of some mass predict their neighbours.
+        """Whether approximations of some mass predict their neighbours."""
+        return self.unevenness < _WORST_DIVERGENCE
 
-        Measured by Kullback-Leibler divergences between the conditional density at a point and the
+    @property
+    def unevenness(self) -> float:
+        """How far approximations of some mass are from what their neighbours predict, in nats.
+
+        The largest Kullback-Leibler divergence between the conditional density at a point and the
         one that its neighbour predicts there.
         """
         least = self.highest.log_mass - _HEAVY
         heavy = {index: each for index, each in self.known.items() if each.log_mass > least}
-        return all(
-            self.conditional.divergence(heavy[neighbour], here) < _WORST_DIVERGENCE
+        found = [
+            self.conditional.divergence(heavy[neighbour], here)
             for index, here in heavy.items()
             for neighbour in _neighbours(index)
             if neighbour in heavy
-        )
+        ]
+        return float(np.max(found, initial=0.0))
 
     @property
     def log_volume(self) -> float:

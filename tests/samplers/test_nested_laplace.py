@@ -184,6 +184,22 @@ def test_more_dimensions_are_not_explored_where_most_are_not_zero():
     assert found.n_peaks == 0 and found.n_evaluations < 3 * posterior.target.n_dim
 
 
+def test_a_lattice_is_made_closer_where_neighbours_differ(monkeypatch):
+    """As those of a random walk of 2,000 states do, whose scales change by a little each."""
+    counts = np.random.default_rng(1).poisson(np.exp(1 + np.sin(np.arange(100) / 8)))
+    with pm.Model() as model:
+        scale, start = pm.HalfNormal("scale", 1), pm.Normal.dist(0, 1)
+        state = pm.GaussianRandomWalk("state", sigma=scale, init_dist=start, shape=100)
+        pm.Poisson("y", pm.math.exp(state), observed=counts)
+    monkeypatch.setattr(nested_laplace, "_WORST_DIVERGENCE", 1.0)
+    monkeypatch.setattr(nested_laplace, "_AIM", np.inf)
+    _, uneven = explored(model)
+    monkeypatch.setattr(nested_laplace, "_AIM", 0.5)
+    posterior, closer = explored(model)
+    assert closer.complete and not uneven.complete
+    assert share_and_value(posterior, closer)[0] > 0.8
+
+
 @SLOW
 def test_all_approximations_are_skewed_or_none_is(monkeypatch):
     """They are interpolated together. Far from a peak, a gradient may not be finite."""
