@@ -63,8 +63,9 @@ _WIDTH, _TAIL = 0.5, 2.0
 # The approximations count as complete if no neighbours differ by more nats from what they predict
 # of each other, where the mass is at most the second number of nats below the largest.
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
-# A lattice whose approximations differ more is made closer, once, so that they differ by so much.
-_AIM = 15.0
+# A lattice whose approximations differ more is made closer, once, so that they differ by so much. It
+# is if they differ because variables are many: by at most so many nats for each of them.
+_AIM, _EACH = 15.0, 0.1
 # A peak is a new one if it is so many nats higher than a lattice that covers it shows; largest
 # number of lattices.
 _HIGHER, _MOST_LATTICES = 1.0, 8
@@ -229,7 +230,7 @@ class Regions:
         if not lattice.fill(self.top):
             self.spread_too_far = True
             return None
-        if 0.0 < lattice.unevenness < inf and not lattice.is_even:
+        if not lattice.is_even and lattice.unevenness < _EACH * self.conditional.rest.size:
             closer = (_AIM / lattice.unevenness) ** 0.5 * lattice.spacing
             finer = HyperparameterGrid(self.conditional, lattice.highest, closer)
             if finer.fill(self.top):
