@@ -63,8 +63,8 @@ _WIDTH, _TAIL = 0.5, 2.0
 # The approximations count as complete if no neighbours differ by more nats from what they predict
 # of each other, where the mass is at most the second number of nats below the largest.
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
-# A lattice whose approximations differ more is made closer, once, so that they differ by so much. It
-# is if they differ because variables are many: by at most so many nats for each of them.
+# A lattice whose approximations differ more is made closer, once, so that they differ by so much.
+# That is done if variables are many, and differ by at most so many nats each.
 _AIM, _EACH = 15.0, 0.1
 # A peak is a new one if it is so many nats higher than a lattice that covers it shows; largest
 # number of lattices.
