@@ -150,6 +150,23 @@ def test_predictions_are_wrong_at_a_narrow_peak():
     assert len(found) < 60 and predictions.share_unknown == 0.0
 
 
+def test_steps_from_several_points_lead_to_several_maxima():
+    """Those of two peaks, and of one peak once."""
+    peaks = {-1.2: [], 1.2: []}
+
+    def log_density(t):
+        return pm.math.logaddexp(*(-0.5 * squares(t, at, 0.1) for at in peaks))
+
+    conditional, draws, _ = of(model_with(log_density, 1), 0)
+    lattice = HyperparameterGrid(conditional, conditional.first(draws[0]), np.array([0.05]))
+    starts = [lattice.nearest(np.array([at])) for at in (-1.5, -1.0, 1.0, 1.4)]
+    for top in lattice.tops(starts):
+        value = lattice.found[top].values[0]
+        peaks[min(peaks, key=lambda at: abs(at - value))].append(value)
+    for at, tops in peaks.items():
+        assert len(tops) == 1 and abs(tops[0] - at) < 0.06
+
+
 def test_mass_outside_of_a_lattice_is_estimated():
     """Two equal peaks, of which the lattice holds one."""
 
