@@ -232,8 +232,9 @@ class ConditionalFit:
         return height + 0.5 * ((apart @ self.bend) * apart).sum(axis=1)
 
 
-# A computation that asks for log densities and gradients: it yields the points, one in each row.
-type Asking[T] = Generator[Floats, tuple[Floats, Floats], T]
+# A computation that is suspended where it needs log densities and gradients: it yields the points,
+# one in each row, and is sent both.
+type Task[T] = Generator[Floats, tuple[Floats, Floats], T]
 
 
 class ConditionalFits:
@@ -271,13 +272,15 @@ class ConditionalFits:
         found = climb(self.posterior.target, point[None], Shape(self.prior.mean, factor), _MOST)
         self.n_evaluations += found.n_evaluations
         lengths = self.prior.factor[self.rest, 0]
-        return self._answered([self._climbed(found.x[0], lengths)])[0] if found.settled[0] else None
+        if not found.settled[0]:
+            return None
+        return self._run_together([self._climbed(found.x[0], lengths)])[0]
 
     def near(self, starts: Sequence[tuple[ConditionalFit, Floats]]) -> list[ConditionalFit | None]:
         """Return approximations, each from another one and at other hyperparameters."""
-        return self._answered([self._near(other, values) for other, values in starts])
+        return self._run_together([self._near(other, values) for other, values in starts])
 
-    def _near(self, other: ConditionalFit, values: Floats) -> Asking[ConditionalFit | None]:
+    def _near(self, other: ConditionalFit, values: Floats) -> Task[ConditionalFit | None]:
         for rest in (other.predicted(values), other.shape.mean):
             start = self.placed(values, rest)
             found = yield from self._climbed(start, other.shape.lengths, other.shape)
@@ -319,9 +322,9 @@ class ConditionalFits:
         2 + a**2``, and the log of its mass is ``b / 8 + 5 a**2 / 24`` larger than that of the
         normal density. Gauss-Hermite quadrature with three points gives ``a`` and ``b``.
         """
-        return self._answered([self._skewed(fit) for fit in fits])
+        return self._run_together([self._skewed(fit) for fit in fits])
 
-    def _skewed(self, fit: ConditionalFit) -> Asking[tuple[ConditionalFit | None, float]]:
+    def _skewed(self, fit: ConditionalFit) -> Task[tuple[ConditionalFit | None, float]]:
         shape = fit.shape if isinstance(fit.shape, SparseShape) else SparseShape.of(fit.shape)
         peak = self.placed(fit.values, fit.shape.mean)
         signs = self._directions()
@@ -369,7 +372,7 @@ class ConditionalFits:
 
     def _climbed(
         self, x: Floats, lengths: Floats, shape: Shape | SparseShape | None = None
-    ) -> Asking[ConditionalFit | None]:
+    ) -> Task[ConditionalFit | None]:
         """Climb by Newton's method from a point with fixed hyperparameters; None if that fails.
 
         The curvature of another point, if one is given, is used while it is good enough. The
@@ -412,7 +415,7 @@ class ConditionalFits:
 
     def _shape(
         self, x: Floats, gradient: Floats, lengths: Floats
-    ) -> Asking[Shape | SparseShape | None]:
+    ) -> Task[Shape | SparseShape | None]:
         """Return location and scale by the curvature at a point; None if it has the wrong sign."""
         for _ in range(_CORRECTIONS):
             sparsity, m = self.sparsity, self.rest.size
@@ -449,13 +452,13 @@ class ConditionalFits:
         except np.linalg.LinAlgError:
             return None
 
-    def _answered[T](self, askings: Sequence[Asking[T]]) -> list[T]:
+    def _run_together[T](self, tasks: Sequence[Task[T]]) -> list[T]:
         """Return the results of some computations, whose points are evaluated together."""
-        if len(askings) > _SIDE_BY_SIDE:
-            first, others = askings[:_SIDE_BY_SIDE], askings[_SIDE_BY_SIDE:]
-            return self._answered(first) + self._answered(others)
+        if len(tasks) > _SIDE_BY_SIDE:
+            first, others = tasks[:_SIDE_BY_SIDE], tasks[_SIDE_BY_SIDE:]
+            return self._run_together(first) + self._run_together(others)
         found = dict[int, T]()
-        points = {i: next(asking) for i, asking in enumerate(askings)}
+        points = {i: next(task) for i, task in enumerate(tasks)}
         while points:
             heights, gradients = self._heights(np.concatenate([*points.values()]))
             start, asked = 0, points
@@ -463,10 +466,10 @@ class ConditionalFits:
             for i, rows in asked.items():
                 mine = slice(start, start := start + len(rows))
                 try:
-                    points[i] = askings[i].send((heights[mine], gradients[mine]))
+                    points[i] = tasks[i].send((heights[mine], gradients[mine]))
                 except StopIteration as end:
                     found[i] = end.value
-        return [found[i] for i in range(len(askings))]
+        return [found[i] for i in range(len(tasks))]
 
     def _heights(self, points: Floats) -> tuple[Floats, Floats]:
         """Return log density and gradient at every row of ``points``."""
@@ -480,7 +483,7 @@ class ConditionalFits:
 
     def _summary(
         self, peak: Floats, height: float, gradient: Floats, shape: Shape | SparseShape
-    ) -> Asking[ConditionalFit | None]:
+    ) -> Task[ConditionalFit | None]:
         """Return the approximation with given location and scale."""
         steps = np.zeros((self.given.size, peak.size))
         steps[np.arange(self.given.size), self.given] = STEP * self.scale

@@ -9,7 +9,7 @@ from scipy.stats import binom, norm, poisson, t
 import pm_evidence as pe
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.plates import programs
+from pm_evidence.targets.plates import integrals, programs
 from pm_evidence.targets.plates.target import PlateTarget
 from tests.systems.plates import plates
 
@@ -193,7 +193,10 @@ def test_narrow_modes_beside_wide_ones(size: int, width: float) -> None:
     assert dt["posterior"]["theta"].shape[2:] == (size,)
 
 
-def test_draws_of_local_variables() -> None:
+@pytest.mark.parametrize("most", [16_000_000, 400_000])
+def test_draws_of_local_variables(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all points at once, and of some after the other."""
+    monkeypatch.setattr(integrals, "_MOST_NUMBERS", most)
     target = PlateTarget(counts_of_groups())
     x = np.tile([0.2, -0.3], (20_000, 1)) + 1e-9 * np.arange(20_000)[:, None]
     drawn = target.posterior(x)["effect"]
