@@ -1,7 +1,8 @@
-"""What all tests share: real data, and the number of examples of a property."""
+"""What all tests share: real data, figures, and the number of examples of a property."""
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytensor
@@ -23,6 +24,9 @@ settings.load_profile("pm_evidence")
 # What tests compile for comparison runs in Python: numba, or a compiler of C, would take longer.
 pytensor.config.mode = "FAST_COMPILE"
 pytensor.config.cxx = ""
+
+# Figures are drawn without a screen.
+os.environ["MPLBACKEND"] = "Agg"
 
 # Compiling makes millions of objects that last; a search for garbage among them takes long.
 gc.set_threshold(100_000, 20, 100)
@@ -49,6 +53,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if folders[item] in ("examples", "benchmarks"):
             item.add_marker("docs")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """Close figures after each test."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture

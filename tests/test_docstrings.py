@@ -5,16 +5,13 @@ import importlib
 import warnings
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 
 import pm_evidence
 
-mpl.use("Agg")
-
 ROOT = Path(pm_evidence.__file__).parent
 # Modules whose examples compile large models or sample for more than ten seconds.
-SLOW = {"api.calibrate", "api.latent", "api.sample", "plots.temperatures"}
+SLOW = {"api.calibrate", "api.latent", "api.sample", "plots.stages"}
 
 
 def name_of(path):

@@ -17,17 +17,6 @@ from pm_evidence.results.stored import evidence_of
 
 Floats = NDArray[np.float64]
 
-_VISUALS = (
-    "error_bar",
-    "point_estimate",
-    "out_of_range",
-    "recommended",
-    "ref_line",
-    "title",
-    "xlabel",
-    "ticklabels",
-    "legend",
-)
 # What an estimate counts as, with its looks.
 _RECOMMENDED = "recommended"
 _TRUSTED = "estimate"
@@ -35,27 +24,19 @@ _DISTRUSTED = "cannot be trusted"
 _BOUND = "bound"
 # Statuses of estimates that can be trusted, although they may not be what was asked for.
 _OF_TRUSTED = (*SOUND, Status.INTERRUPTED, Status.WITHIN_ISLANDS)
-_LOOKS: dict[str, dict[str, Any]] = {
-    _RECOMMENDED: {
-        "name": "_recommended",
-        "error_bar": {"color": "C0", "width": 4},
-        "point_estimate": {"color": "C0", "size": 80},
-    },
-    _TRUSTED: {
-        "name": "_estimate",
-        "error_bar": {"color": "C0", "width": 2},
-        "point_estimate": {"color": "C0", "size": 30},
-    },
-    _DISTRUSTED: {
-        "name": "_cannot_be_trusted",
-        "error_bar": {"color": "B3", "width": 2},
-        "point_estimate": {"color": "B3", "size": 30},
-    },
-    _BOUND: {
-        "name": "_bound",
-        "error_bar": {"color": "B1", "width": 1, "linestyle": "C1"},
-        "point_estimate": {"facecolor": "B0", "edgecolor": "B1", "size": 40},
-    },
+_LOOKS = {
+    _RECOMMENDED: layout.Look(
+        "_recommended", {"color": "C0", "width": 4}, {"color": "C0", "size": 80}
+    ),
+    _TRUSTED: layout.Look("_estimate", {"color": "C0", "width": 2}, {"color": "C0", "size": 30}),
+    _DISTRUSTED: layout.Look(
+        "_cannot_be_trusted", {"color": "B3", "width": 2}, {"color": "B3", "size": 30}
+    ),
+    _BOUND: layout.Look(
+        "_bound",
+        {"color": "B1", "width": 1, "linestyle": "C1"},
+        {"facecolor": "B0", "edgecolor": "B1", "size": 40},
+    ),
 }
 _REFERENCE_LOOK: dict[str, Any] = {"color": "C1", "width": 2}
 _INTERVAL = ["value", "lower", "upper"]
@@ -118,7 +99,8 @@ def plot_estimates(
     the edge as a number with an arrow and its distance from the recommended estimate. An estimate
     that is not a number has a label, but no point.
     """
-    figure = layout.Figure(visuals, _VISUALS, backend)
+    parts = (*layout.ROWS, "out_of_range", "recommended")
+    figure = layout.Figure(parts, visuals, backend, figure_kwargs, pc_kwargs)
     number = 0.0 if reference is None else real_number(reference)
     if number is None or not np.isfinite(number):
         raise ValueError(
@@ -128,23 +110,20 @@ def plot_estimates(
     table = _table(dt)
     limits = _limits(table, reference)
     height = np.arange(len(table), 0, -1, dtype=np.float64)
-    pc_kwargs.setdefault("y", height)
-    data, rows = _drawn(table, limits), (len(table) + 6) // 4
-    aes = {"y": [schema.ESTIMATOR]}
-    figure.open(data[["log_evidence"]], figure_kwargs, pc_kwargs, rows=rows, aes=aes)
+    data = _drawn(table, limits)
+    aes = {"y": ["model"]}
+    figure.open(data[["log_evidence"]], (len(table) + 6) // 4, aes=aes, y=height)
     _draw_lines(figure, table, reference)
-    figure.intervals(data, table["kind"].to_numpy(), _LOOKS)
+    labels = [_label(str(name), row) for name, row in table.iterrows()]
+    figure.rows(data, table["kind"].to_numpy(), _LOOKS, labels, height, (0.6, 0.6))
+    figure.limits("log_evidence", x=limits)
     _draw_out_of_range(figure, table, limits)
     texts = {"title": "Estimates with 95 % intervals", "xlabel": "log evidence (nats)"}
     figure.labels("log_evidence", **texts)
-    labels = [_label(str(name), row) for name, row in table.iterrows()]
-    figure.limits("log_evidence", x=limits)
-    figure.rows("log_evidence", labels, height, (0.4, len(table) + 0.6))
-    kinds = {kind: looks["error_bar"] for kind, looks in _LOOKS.items()}
-    entries = [(kind, look) for kind, look in kinds.items() if (table["kind"] == kind).any()]
+    entries = {kind: look.bar for kind, look in _LOOKS.items() if (table["kind"] == kind).any()}
     if reference is not None:
         text = f"{reference:.3f}".replace("-", layout.MINUS)
-        entries.append((f"reference: {text}", _REFERENCE_LOOK))
+        entries[f"reference: {text}"] = _REFERENCE_LOOK
     figure.legend(entries)
     return figure.collection
 
@@ -196,21 +175,10 @@ def _finite(values: pd.DataFrame | pd.Series) -> Floats:
 
 
 def _drawn(table: pd.DataFrame, limits: tuple[float, float]) -> xr.Dataset:
-    """Return point and interval of each estimate, NaN where there is nothing to draw."""
-    value = table["value"].to_numpy(dtype=np.float64, copy=True)
-    value[(value < limits[0]) | (value > limits[1])] = np.nan
-    interval = np.clip(table[["lower", "upper"]].to_numpy(dtype=np.float64), *limits)
-    interval[np.isnan(value)] = np.nan
-    return xr.Dataset(
-        {
-            "log_evidence": (schema.ESTIMATOR, value),
-            "interval": ((schema.ESTIMATOR, "ci_bound"), interval),
-        },
-        coords={
-            schema.ESTIMATOR: table.index.to_numpy(dtype=np.str_),
-            "ci_bound": ["lower", "upper"],
-        },
-    )
+    """Return point and interval of each estimate, cut off at the limits."""
+    value = table["value"].where(table["value"].between(*limits)).to_numpy(np.float64)
+    low, high = np.clip(table[["lower", "upper"]].to_numpy(np.float64), *limits).T
+    return layout.intervals_of("log_evidence", table.index.to_list(), value, low, high)
 
 
 def _draw_lines(figure: layout.Figure, table: pd.DataFrame, reference: float | None) -> None:
@@ -241,9 +209,7 @@ def _draw_out_of_range(
         figure.draw(
             "out_of_range",
             "annotate_xy",
-            xr.Dataset(
-                {"log_evidence": (schema.ESTIMATOR, edge)}, coords={schema.ESTIMATOR: [name]}
-            ),
+            xr.Dataset({"log_evidence": ("model", edge)}, coords={"model": [name]}),
             name=f"out_of_range_{row}",
             color="B2",
             store_artist=False,

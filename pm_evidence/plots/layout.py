@@ -4,6 +4,7 @@ arviz-plots is imported by the first plot and only here, because it imports a dr
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,25 +24,38 @@ if TYPE_CHECKING:
 Visuals = Mapping[str, Mapping[str, Any] | bool]
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
+# Parts of every plot with two axes, and of every plot of labelled rows.
+AXES = ("title", "xlabel", "ylabel")
+ROWS = (
+    *("error_bar", "point_estimate", "ref_line"),
+    *("title", "xlabel", "ticklabels", "legend"),
+)
 # Where a legend stands below the plot.
-BELOW: dict[str, dict[str, Any]] = {
+_BELOW: dict[str, dict[str, Any]] = {
     "matplotlib": {"loc": "outside lower center", "frameon": False},
     "bokeh": {"side": "below"},
 }
 MINUS = "\N{MINUS SIGN}"
-# Labels of rows whose status is ok, and of the others, which are drawn differently.
-SOUND, DOUBTFUL = "ok", "cannot be trusted: see the status"
-LOOKS: dict[str, dict[str, Any]] = {
-    SOUND: {
-        "name": "",
-        "error_bar": {"color": "C0", "width": 2},
-        "point_estimate": {"color": "C0"},
-    },
-    DOUBTFUL: {
-        "name": "_doubtful",
-        "error_bar": {"color": "C1", "width": 2, "linestyle": "C1"},
-        "point_estimate": {"facecolor": "B0", "edgecolor": "C1", "size": 40},
-    },
+
+
+@dataclass(frozen=True)
+class Look:
+    """How rows of one kind are drawn, and what their artists are called beside the part."""
+
+    name: str
+    bar: Mapping[str, Any]
+    point: Mapping[str, Any]
+
+
+# Looks of rows whose status is ok, and of the others, by their labels.
+_SOUND, _DOUBTFUL = "ok", "cannot be trusted: see the status"
+_LOOKS = {
+    _SOUND: Look("", {"color": "C0", "width": 2}, {"color": "C0"}),
+    _DOUBTFUL: Look(
+        "_doubtful",
+        {"color": "C1", "width": 2, "linestyle": "C1"},
+        {"facecolor": "B0", "edgecolor": "C1", "size": 40},
+    ),
 }
 
 
@@ -82,28 +96,28 @@ class Figure:
     collection: "PlotCollection"
 
     def __init__(
-        self, visuals: Visuals | None, parts: tuple[str, ...], backend: str | None
+        self,
+        parts: tuple[str, ...],
+        visuals: Visuals | None,
+        backend: str | None,
+        figure_kwargs: Mapping[str, Any] | None,
+        pc_kwargs: Mapping[str, Any],
     ) -> None:
         self.visuals = checked_visuals(visuals, parts)
         self.backend = backend_name(backend)
+        self.figure_kwargs, self.pc_kwargs = figure_kwargs, pc_kwargs
 
-    def open(
-        self,
-        data: xr.Dataset,
-        figure_kwargs: Mapping[str, Any] | None,
-        pc_kwargs: dict[str, Any],
-        *,
-        rows: int,
-        cols: int = 1,
-        aes: Mapping[str, list[str]] | None = None,
-    ) -> None:
-        """Make the figure, with a size for ``rows`` by ``cols`` panels."""
-        if aes is not None:
-            pc_kwargs["aes"] = {**aes, **pc_kwargs.get("aes", {})}
+    def open(self, data: xr.Dataset, n_rows: int, n_cols: int = 1, **defaults: Any) -> None:
+        """Make the figure, with a size for some panels; the user's arguments go before defaults."""
+        arguments = {**defaults, **self.pc_kwargs}
+        if "aes" in defaults:
+            arguments["aes"] = {**defaults["aes"], **arguments["aes"]}
         module: Any = import_module("arviz_plots")
-        arguments = figure_arguments(figure_kwargs, self.backend, rows, cols)
         self.collection = module.PlotCollection.wrap(
-            data, backend=self.backend, figure_kwargs=arguments, **pc_kwargs
+            data,
+            backend=self.backend,
+            figure_kwargs=figure_arguments(self.figure_kwargs, self.backend, n_rows, n_cols),
+            **arguments,
         )
 
     def draw(self, part: str, function: Any, data: Any, *, name: str = "", **defaults: Any) -> None:
@@ -147,73 +161,65 @@ class Figure:
         if self.backend == "matplotlib":
             self.set(function.__name__, function, panel, **arguments)
 
-    def rows(self, panel: str, labels: Sequence[str], height: Any, y: tuple[float, float]) -> None:
-        """Set limits and labels of rows, and write the ticks of the other axis in full."""
+    def rows(
+        self,
+        data: xr.Dataset,
+        kinds: NDArray[Any],
+        looks: Mapping[str, Look],
+        labels: Sequence[str],
+        height: NDArray[np.float64],
+        margins: tuple[float, float],
+    ) -> None:
+        """Draw points and intervals of labelled rows, with the looks of their kinds."""
+        panel = str(next(iter(data.data_vars)))
+        for kind, look in looks.items():
+            part = data.isel(model=np.flatnonzero(kinds == kind))
+            if part.sizes["model"]:
+                bar, point = part[["interval"]].rename(interval=panel), part[[panel]]
+                self.draw("error_bar", "line_x", bar, name=f"error_bar{look.name}", **look.bar)
+                name = f"point_estimate{look.name}"
+                self.draw("point_estimate", "scatter_x", point, name=name, **look.point)
         ticks = visual_arguments(self.visuals, "ticklabels")
         if ticks is not None:
             self.set("yticks", set_yticks, panel, values=height, labels=labels, **ticks)
-        self.limits(panel, y=y)
+        self.limits(panel, y=(1.0 - margins[0], float(height.max()) + margins[1]))
         self.in_matplotlib(write_out_numbers, panel)
-
-    def intervals(
-        self, data: xr.Dataset, kinds: NDArray[Any], looks: Mapping[str, Mapping[str, Any]]
-    ) -> None:
-        """Draw points of rows with their intervals, with the looks of their kinds."""
-        panel = str(next(iter(data.data_vars)))
-        (dim,) = data[panel].dims
-        for kind, look in looks.items():
-            part = data.isel({dim: np.flatnonzero(kinds == kind)})
-            if part.sizes[dim]:
-                bar = part[["interval"]].rename(interval=panel)
-                for visual, function, each in (
-                    ("error_bar", "line_x", bar),
-                    ("point_estimate", "scatter_x", part[[panel]]),
-                ):
-                    self.draw(visual, function, each, name=visual + look["name"], **look[visual])
 
     def forest(
         self,
         data: xr.Dataset,
         status: Any,
-        height: NDArray[Any],
         labels: Sequence[str],
-        reference: xr.Dataset,
-        figure_kwargs: Mapping[str, Any] | None,
-        pc_kwargs: dict[str, Any],
+        height: NDArray[np.float64],
+        reference: float,
     ) -> None:
-        """Make the figure, with points and intervals of labelled rows; open ones are explained."""
+        """Make a figure of labelled rows and a dashed line; open points are explained."""
         panel = str(next(iter(data.data_vars)))
-        pc_kwargs.setdefault("y", height)
-        rows = (len(height) + 5) // 3
-        self.open(data[[panel]], figure_kwargs, pc_kwargs, rows=rows, aes={"y": ["model"]})
-        kinds = np.where(np.asarray(status) == Status.OK, SOUND, DOUBTFUL)
-        self.reference(reference)
-        self.intervals(data, kinds, LOOKS)
-        self.rows(panel, labels, height, (0.5, float(height.max()) + 0.7))
-        if (kinds == DOUBTFUL).any():
-            self.legend([(kind, looks["error_bar"]) for kind, looks in LOOKS.items()])
-
-    def reference(self, data: xr.Dataset) -> None:
-        """Draw a dashed line at what rows are compared with."""
+        self.open(data[[panel]], (len(height) + 5) // 3, aes={"y": ["model"]}, y=height)
         dashed = plot_backend(self.backend).get_default_aes("linestyle", 2, {})[1]
         line = visual_arguments(self.visuals, "ref_line", color="B3", linestyle="--")
         if line is not None:
             line["linestyle"] = dashed if line["linestyle"] == "--" else line["linestyle"]
-            self.collection.map(_visual("vline"), "ref_line", data=data, ignore_aes="all", **line)
+            at = xr.Dataset({panel: reference})
+            self.collection.map(_visual("vline"), "ref_line", data=at, ignore_aes="all", **line)
+        kinds = np.where(np.asarray(status) == Status.OK, _SOUND, _DOUBTFUL)
+        self.rows(data, kinds, _LOOKS, labels, height, (0.5, 0.7))
+        if (kinds == _DOUBTFUL).any():
+            self.legend({kind: look.bar for kind, look in _LOOKS.items()})
 
     def look(self, aesthetics: list[str], panel: str, **selection: str) -> dict[str, Any]:
         """Return colour or line style of a facet."""
         found: dict[str, Any] = self.collection.get_aes_kwargs(aesthetics, panel, selection)
         return found
 
-    def legend(self, entries: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        """Add a legend below the plot, of lines with these labels and looks."""
-        arguments = visual_arguments(self.visuals, "legend", **BELOW.get(self.backend, {}))
+    def legend(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add a legend below the plot, of lines with these looks by their labels."""
+        arguments = visual_arguments(self.visuals, "legend", **_BELOW.get(self.backend, {}))
         if arguments is not None:
             plot_backend(self.backend).legend(
                 self.collection,
-                [dict(look) for _, look in entries],
-                [label for label, _ in entries],
+                [dict(look) for look in entries.values()],
+                list(entries),
                 update_visuals=False,
                 **arguments,
             )
@@ -279,10 +285,14 @@ def visual_arguments(visuals: Visuals, name: str, **defaults: Any) -> dict[str, 
     return {**defaults, **(given if isinstance(given, Mapping) else {})}
 
 
-def curve(name: str, x: Any, y: Any) -> xr.Dataset:
-    """Return a line of the plot ``name``, in the form that the visuals of arviz-plots take."""
-    values = np.stack([np.asarray(x, float), np.asarray(y, float)])
-    return xr.Dataset({name: (("plot_axis", "point"), values)}, coords={"plot_axis": ["x", "y"]})
+def curve(name: str, **rows: Any) -> xr.Dataset:
+    """Return what is drawn in the plot ``name``, in the form that arviz-plots takes.
+
+    Rows are ``x`` and ``y`` of a line, ``low`` and ``high`` of a band, or the edges and heights of
+    a histogram.
+    """
+    values = np.stack([np.asarray(row, float) for row in rows.values()])
+    return xr.Dataset({name: (("plot_axis", "point"), values)}, coords={"plot_axis": list(rows)})
 
 
 def number(value: float, error: float) -> str:
@@ -323,14 +333,21 @@ def text_above(da: Any, target: Any, y: Any, **arguments: Any) -> Any:
     return _visual("annotate_xy")(da, target, y=np.asarray(y) + 0.28, **arguments)
 
 
-def intervals_of(
-    panel: str, names: Sequence[str], value: Any, half: NDArray[np.float64]
-) -> xr.Dataset:
+def band(da: xr.DataArray, target: Any, **arguments: Any) -> Any:
+    """Fill what lies between the rows ``low`` and ``high`` of a curve."""
+    x, low, high = (da.sel(plot_axis=row).values for row in ("x", "low", "high"))
+    return backend_of(target).fill_between_y(x, low, high, target, **arguments)
+
+
+def intervals_of(panel: str, names: Sequence[str], value: Any, low: Any, high: Any) -> xr.Dataset:
     """Return points and intervals of rows, NaN where there is nothing to draw."""
     value = np.where(np.isfinite(value), value, np.nan)
-    half = np.where(np.isfinite(half), half, np.nan)
-    interval = np.stack([value - half, value + half], axis=1)
+    interval = np.stack([low, high], axis=1)
+    drawn = np.isfinite(interval) & np.isfinite(value)[:, None]
     return xr.Dataset(
-        {panel: ("model", value), "interval": (("model", "ci_bound"), interval)},
+        {
+            panel: ("model", value),
+            "interval": (("model", "ci_bound"), np.where(drawn, interval, np.nan)),
+        },
         coords={"model": np.array(names, dtype=np.str_), "ci_bound": ["lower", "upper"]},
     )

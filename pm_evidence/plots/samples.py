@@ -15,7 +15,6 @@ from pm_evidence.plots import layout
 Floats = NDArray[np.float64]
 
 _BACKEND = "matplotlib"
-_VISUALS = ("image", "gap", "title")
 _NAME, _VARIABLE = "samples", "v"
 _MOST_DRAWS = 100  # of a DataTree
 _MOST_IMAGES = 2500
@@ -91,7 +90,8 @@ def plot_samples(
             f"backend must be '{_BACKEND}', got {described(backend)}: the other backends of "
             "arviz-plots cannot draw images; leave it out."
         )
-    figure = layout.Figure(visuals, _VISUALS, _BACKEND)
+    parts = ("image", "gap", "title")
+    figure = layout.Figure(parts, visuals, _BACKEND, figure_kwargs, pc_kwargs)
     values, title = _values(samples)
     images = values.reshape(len(values), *_shape(values, shape))
     n, height, width = images.shape
@@ -103,13 +103,13 @@ def plot_samples(
     layout.check_mapping("figure_kwargs", figure_kwargs)
     size = np.array([columns * width, ceil(n / columns) * height]) / max(height, width)
     size = np.maximum(size * min(_IMAGE_SIZE, _LARGEST / size.max()), _SMALLEST)
-    given = {"figsize": tuple(size.tolist()), **(figure_kwargs or {})}
+    figure.figure_kwargs = {"figsize": tuple(size.tolist()), **(figure_kwargs or {})}
     try:
-        figure.open(xr.Dataset({_NAME: 0.0}), given, pc_kwargs, rows=1)
+        figure.open(xr.Dataset({_NAME: 0.0}), 1)
     except (AttributeError, TypeError) as error:
         raise ValueError(
             "figure_kwargs must hold arguments of a matplotlib figure, and others must be "
-            f"arguments of PlotCollection.wrap, got {sorted([*given, *pc_kwargs])} "
+            f"arguments of PlotCollection.wrap, got {sorted([*figure.figure_kwargs, *pc_kwargs])} "
             f"({error}); correct them."
         ) from error
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 1.0)

@@ -13,13 +13,10 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib as mpl
 import pymc as pm
 import pytest
 
 import pm_evidence as pe
-
-mpl.use("Agg")
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(\w+)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

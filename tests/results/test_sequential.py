@@ -87,9 +87,9 @@ def test_errors_over_many_seeds():
 
 def test_the_plot_has_the_bayes_factor_and_its_band():
     pytest.importorskip("arviz_plots")
-    from pm_evidence.plots.sequential import _drawn
+    from pm_evidence.plots.models import _sequence
 
-    data = _drawn(run(1.0), run(3.0))["log_bf"]
+    data = _sequence(run(1.0), run(3.0))["log_bf"]
     value = np.append(0.0, exact(1.0) - exact(3.0))
     low, high = data.sel(plot_axis="low").values, data.sel(plot_axis="high").values
     assert (data.sel(plot_axis="x") == np.arange(13)).all()

@@ -143,9 +143,9 @@ def test_errors_over_many_seeds(filter):
 
 
 def test_the_bayes_factor_after_each_time():
-    from pm_evidence.plots.sequential import _drawn
+    from pm_evidence.plots.models import _sequence
 
-    data = _drawn(run(1), run(1, n_particles=50))["log_bf"]
+    data = _sequence(run(1), run(1, n_particles=50))["log_bf"]
     low, high = data.sel(plot_axis="low").values, data.sel(plot_axis="high").values
     assert ((low <= 0.0) & (high >= 0.0)).mean() > 0.8 and (high - low)[-1] < 1.0
 
