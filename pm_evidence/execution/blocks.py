@@ -17,9 +17,10 @@ from concurrent.futures import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -77,21 +78,21 @@ class Pickled:
 
 def pickled(things: Sequence[Any], *, by_value: bool = False) -> list[Pickled]:
     """Return objects in pickled form."""
-    return [_packed(thing, _ByValue if by_value else _ByReference) for thing in things]
-
-
-def _packed(thing: Any, kind: "type[_ByReference | _ByValue]") -> Pickled:
-    buffer, large = io.BytesIO(), dict[str, bytes]()
-    pickler = kind(buffer, protocol=pickle.HIGHEST_PROTOCOL)
-    pickler.large = large
-    pickler.dump(thing)
-    return Pickled(buffer.getvalue(), large)
+    return [(_ByValue if by_value else _ByReference).pickled(thing) for thing in things]
 
 
 class _WithoutLarge:
     """Replaces large strings of bytes, such as pickled models, by their digests."""
 
     large: dict[str, bytes]
+
+    @classmethod
+    def pickled(cls, thing: Any) -> Pickled:
+        buffer = io.BytesIO()
+        pickler: Any = cls(buffer, protocol=pickle.HIGHEST_PROTOCOL)  # type: ignore[call-arg]
+        pickler.large = {}
+        pickler.dump(thing)
+        return Pickled(buffer.getvalue(), pickler.large)
 
     def persistent_id(self, obj: Any) -> str | None:
         if type(obj) is not bytes or len(obj) < _LARGE:
@@ -134,12 +135,9 @@ class Stopped(Exception):
     """Raised inside a block in order to stop it."""
 
 
-class Task(Protocol):
-    """A callable that runs one block; it is pickled if blocks run in other processes."""
-
-    def __call__(self, report: Report) -> Any:
-        """Run the block and return its record."""
-        ...
+# A callable that runs one block and returns its record; it is pickled if blocks run in other
+# processes.
+Task = Callable[[Report], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +195,13 @@ def _run_in_threads(
     try:
         with one_blas_thread():
             futures = {pool.submit(_stoppable, tasks[i], watch, stop): i for i in missing}
-            _collect(futures, records, done)
+            _collect(futures, Future.result, records, done)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _stoppable(task: Task, watch: Report, stop: threading.Event) -> Any:
+def _stoppable(task: Task, watch: Report, stop: threading.Event) -> "_Done":
     """Run a block in this thread, so that it can also be stopped while it compiles."""
 
     def check() -> None:
@@ -211,34 +209,41 @@ def _stoppable(task: Task, watch: Report, stop: threading.Event) -> Any:
             raise Stopped
 
     with abandonable(check):
-        return task(watch)
+        return _Done(task(watch))
 
 
 def _collect(
-    futures: dict[Future[Any], int], records: dict[int, Any], done: Callable[[int, Any], None]
+    futures: dict[Future[Any], int],
+    outcome: Callable[[Future[Any]], Any],
+    records: dict[int, Any],
+    done: Callable[[int, Any], None],
+    executor: Executor | None = None,
 ) -> None:
+    """Fill ``records`` as futures finish; an outcome that is no record is of a block sent again."""
+    n_silent = 0
     try:
         while futures:
             finished, _ = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST)
             check_interrupt()
+            n_silent = 0 if finished else n_silent + 1
+            if n_silent > _MAX_SILENT and _hangs(executor):
+                raise BrokenExecutor
             for future in finished:
-                block = futures[future]
-                records[block] = future.result()
-                done(block, records[block])
+                block, found = futures[future], outcome(future)
+                if isinstance(found, _Done):
+                    records[block] = found.record
+                    done(block, found.record)
                 del futures[future]
     except KeyboardInterrupt:
-        _report_finished(futures, done)
+        # blocks that had finished, and were not looked at yet, are reported; without this call
+        # the interrupt would be raised again when the first of them is stored
+        interrupt_answered()
+        for future, block in futures.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                found = future.result()
+                if isinstance(found, _Done):
+                    done(block, found.record)
         raise
-
-
-def _report_finished(futures: dict[Future[Any], int], done: Callable[[int, Any], None]) -> None:
-    """Report blocks that had finished, and were not looked at yet, when Ctrl-C came."""
-    interrupt_answered()  # else it would be raised again when the first of them is stored
-    for future, block in futures.items():
-        if future.done() and not future.cancelled() and future.exception() is None:
-            outcome = future.result()
-            if not isinstance(outcome, _Failure):
-                done(block, outcome.record if isinstance(outcome, _Done) else outcome)
 
 
 def _run_elsewhere(
@@ -252,32 +257,7 @@ def _run_elsewhere(
     try:
         for block in range(len(tasks)):
             sent.send(block)
-        n_silent = 0
-        while sent.futures:
-            finished, _ = wait(sent.futures, timeout=_POLL_SECONDS, return_when=FIRST)
-            n_silent = 0 if finished else n_silent + 1
-            if n_silent > _MAX_SILENT and _hangs(executor):
-                raise BrokenExecutor
-            for future in finished:
-                block = sent.futures[future]
-                outcome = sent.outcome(future)
-                if isinstance(outcome, _Failure):
-                    if not isinstance(outcome.error, Lacking):
-                        raise outcome.error
-                    sent.send(block, whole=True)
-                elif isinstance(outcome, _Done):
-                    records[block] = outcome.record
-                    done(block, outcome.record)
-                else:
-                    raise TypeError(
-                        "executor must return futures whose result is what the submitted function "
-                        f"returns, got {described(outcome)}; pass for example "
-                        "ProcessPoolExecutor(4)."
-                    )
-                del sent.futures[future]
-    except KeyboardInterrupt:
-        _report_finished(sent.futures, done)
-        raise
+        _collect(sent.futures, sent.outcome, records, done, executor)
     except BrokenExecutor:
         left = len(tasks) - len(records)
         _log.warning(
@@ -288,7 +268,7 @@ def _run_elsewhere(
             future.cancel()
 
 
-def _hangs(executor: Executor) -> bool:
+def _hangs(executor: Executor | None) -> bool:
     """Return whether a worker of a process pool died while it sent its result, and end the pool.
 
     The pool waits for the rest of that result, and the other workers for their turn to send
@@ -328,10 +308,13 @@ class _Sent:
         self.futures[future] = block
 
     def outcome(self, future: Future[Any]) -> Any:
-        """Return the record of a block or a failure; a new worker lacks the large parts."""
+        """Return what a worker returned; a block that was lost, or lacks large parts, runs again.
+
+        A new worker lacks the large parts. The error of a block is raised.
+        """
         block = self.futures[future]
         try:
-            return future.result()
+            found = future.result()
         except BrokenExecutor:
             raise
         except Exception as error:  # executors raise different errors for a lost worker
@@ -341,7 +324,17 @@ class _Sent:
             _log.warning(
                 "The worker of block %d was lost (%s); the block runs again.", block, error
             )
-            return _Failure(Lacking())
+            found = _Failure(Lacking())
+        if isinstance(found, _Failure):
+            if not isinstance(found.error, Lacking):
+                raise found.error
+            self.send(block, whole=True)
+        elif not isinstance(found, _Done):
+            raise TypeError(
+                "executor must return futures whose result is what the submitted function "
+                f"returns, got {described(found)}; pass for example ProcessPoolExecutor(4)."
+            )
+        return found
 
 
 def _as_sent(tasks: Sequence[Task], executor: Executor) -> Sequence[Any]:
@@ -412,21 +405,15 @@ def run_divided(
     """
     divide = dividing()
     if isinstance(divide, DividedRows) and divide.divides_blocks and len(tasks) > 1:
-        within = [_Within(task, divide) for task in tasks]
+        within = [partial(_within, divide, task) for task in tasks]
         return run_blocks(within, cores=len(tasks), **shown)
     return run_blocks(tasks, cores=cores, executor=executor, **shown)
 
 
-@dataclass(frozen=True)
-class _Within:
-    """A block in a thread of this process, whose rows are divided."""
-
-    task: Task
-    divide: Any
-
-    def __call__(self, report: Report) -> Any:
-        with divided_by(self.divide):
-            return self.task(report)
+def _within(divide: Any, task: Task, report: Report) -> Any:
+    """Run a block in a thread of this process, with its rows divided."""
+    with divided_by(divide):
+        return task(report)
 
 
 class DividedRows:
@@ -505,7 +492,7 @@ class DividedRows:
             return False
         slices = list(parts)
         tasks = [
-            _SentRows(sent, tuple(a[s] for a in read), tuple(a[s] for a in written)) for s in slices
+            partial(_worked, sent, [a[s] for a in read], [a[s] for a in written]) for s in slices
         ]
         found = run_blocks(tasks, cores=self.cores, executor=self.executor)
         for part, made in zip(slices, found, strict=True):
@@ -544,17 +531,9 @@ def _parts(start: int, stop: int, least: int, cores: int | None) -> deque[slice]
     return found
 
 
-@dataclass(frozen=True)
-class _SentRows:
-    """A task for a worker: the work, and some rows of its arrays."""
-
-    work: Pickled
-    read: tuple[NDArray[Any], ...]
-    written: tuple[NDArray[Any], ...]
-
-    def __call__(self, report: Report = silent) -> tuple[NDArray[Any], ...]:
-        """Return the changed rows."""
-        # copies, because what arrives may be read-only
-        read, written = ([np.array(a) for a in arrays] for arrays in (self.read, self.written))
-        self.work.opened()(*read, *written)
-        return tuple(written)
+def _worked(work: Pickled, read: Arrays, written: Arrays, report: Report) -> Arrays:
+    """Return some rows that work has changed, for the process that sent them."""
+    # copies, because what arrives may be read-only
+    read, written = ([np.array(a) for a in arrays] for arrays in (read, written))
+    work.opened()(*read, *written)
+    return written

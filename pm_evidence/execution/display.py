@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from math import isnan
-from types import TracebackType
 from typing import Any, Self
 
 from rich import get_console
@@ -34,37 +33,37 @@ def in_notebook() -> bool:
     return "IPython" in sys.modules and get_console().is_jupyter
 
 
-class Redrawn:
-    """An output that a function returns, and that is updated at intervals until it is stopped.
+@contextmanager
+def redrawn(picture: Callable[[], Any], seconds: float = 0.5) -> Iterator[None]:
+    """Show an output that a function returns, and update it at intervals and at the end.
 
     IPython can update an output by its name, so neither ipywidgets nor an extension of the notebook
     is needed, and the last output is saved with the notebook.
     """
+    from IPython.display import display
 
-    def __init__(self, picture: Callable[[], Any], seconds: float = 0.5) -> None:
-        self._picture, self._seconds = picture, seconds
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._place: Any = None
+    place: Any = display(picture(), display_id=True)
+    over = threading.Event()
 
-    def start(self) -> None:
-        """Show the output, and start a thread that updates it."""
-        from IPython.display import display
+    def redraw() -> None:
+        while not over.wait(seconds):
+            place.update(picture())
 
-        self._place = display(self._picture(), display_id=True)
-        self._thread = threading.Thread(target=self._redraw, daemon=True)
-        self._thread.start()
+    thread = threading.Thread(target=redraw, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        place.update(picture())
 
-    def stop(self) -> None:
-        """Stop updating, and show the final output."""
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._place.update(self._picture())
 
-    def _redraw(self) -> None:
-        while not self._over.wait(self._seconds):
-            self._place.update(self._picture())
+def _shown(bars: Progress) -> AbstractContextManager[Any]:
+    """Return a context in which progress bars are shown, in a terminal or in a notebook."""
+    if bars.disable or not in_notebook():
+        return bars
+    return redrawn(lambda: bars.make_tasks_table(bars.tasks))
 
 
 _FIELDS = ("stage", "beta", "ess", "acceptance")
@@ -117,10 +116,6 @@ class _Table(Progress):
         table.caption_justify = "left"
         return table
 
-    def picture(self) -> Table:
-        """Return the table as it is now."""
-        return self.make_tasks_table(self.tasks)
-
 
 class Display:
     """A table with a row for each part of a run that takes time, and the estimate below.
@@ -146,27 +141,20 @@ class Display:
             refresh_per_second=8,
         )
         self._progress.title = _TITLE.get()
-        self._notebook = Redrawn(self._progress.picture) if enabled and in_notebook() else None
-        self._lock, self._logs = threading.Lock(), ExitStack()
+        self._lock, self._shown = threading.Lock(), ExitStack()
         self._rows: dict[str, TaskID] = {}
         self._run: TaskID | None = None
         self._idle_since, self._spent = 0.0, dict[str, float]()
         self._reached: dict[int, int] = {}
 
     def __enter__(self) -> Self:
-        (self._notebook or self._progress).start()
-        self._logs.enter_context(_messages_above())
+        self._shown.enter_context(_shown(self._progress))
+        self._shown.enter_context(_messages_above())
         self._idle_since = self._progress.get_time()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._logs.close()
-        (self._notebook or self._progress).stop()
+    def __exit__(self, *error: object) -> None:
+        self._shown.close()
 
     def compiling(self) -> AbstractContextManager[None]:
         """Show that the graph of a model is made, or its code; see `working`."""
@@ -273,13 +261,6 @@ def counting(description: str, total: int, enabled: bool) -> Iterator[Callable[[
         refresh_per_second=8,
     )
 
-    def picture() -> object:
-        return bar.make_tasks_table(bar.tasks)
-
-    shown = Redrawn(picture) if enabled and in_notebook() else bar
     row = bar.add_task(description, total=total)
-    shown.start()
-    try:
+    with _shown(bar):
         yield lambda done: bar.update(row, completed=done)
-    finally:
-        shown.stop()

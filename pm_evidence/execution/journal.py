@@ -72,13 +72,10 @@ class Archive:
         unfinished = self.folder / f"{name}{_UNFINISHED}"
         facts = {_ARRAYS: [*entry.arrays], _CHECKSUM: entry.checksum()}
         attributes = {**entry.attributes, **facts}
-        store = ZipStore(unfinished, mode="w")
-        try:
+        with ZipStore(unfinished, mode="w") as store:
             group = zarr.open_group(store, mode="w", attributes=attributes)
             for key, array in entry.arrays.items():
                 group.create_array(key, data=array, chunks=tuple(max(n, 1) for n in array.shape))
-        finally:
-            store.close()
         os.replace(unfinished, self.path(name))
 
     def read(self, name: str) -> Entry | None:
@@ -97,14 +94,11 @@ class Archive:
         import zarr
         from zarr.storage import ZipStore
 
-        store = ZipStore(self.path(name), mode="r")
-        try:
-            group = zarr.open_group(store, mode="r")
+        with ZipStore(self.path(name), mode="r") as store:
+            # zarr types the members as arrays or groups
+            group: Any = zarr.open_group(store, mode="r")
             attributes: dict[str, Any] = dict(group.attrs)
-            read: Any = group  # whose members zarr types as arrays or groups
-            arrays = {key: np.asarray(read[key][...]) for key in attributes.pop(_ARRAYS)}
-        finally:
-            store.close()
+            arrays = {key: np.asarray(group[key][...]) for key in attributes.pop(_ARRAYS)}
         checksum = attributes.pop(_CHECKSUM)
         return Entry(attributes, arrays), checksum
 

@@ -71,12 +71,24 @@ def assert_same_bits(one, other):
         )
 
 
-@pytest.mark.parametrize("name", [pytest.param("schools", marks=pytest.mark.slow), "mixed"])
-def test_threads(name):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param("schools", {}, marks=pytest.mark.slow),
+        ("mixed", {}),
+        ("normal", {"method": "ais"}),
+        ("states", {"method": pe.methods.AISEL()}),
+        ("groups", {"method": pe.methods.AISEL(resampling=None, renewal=0.3), "draws": 40}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")  # of so few draws
+def test_threads(name, options):
+    """Also of estimated likelihoods, of which the pilot chooses n_particles."""
     model = shared(name).model
-    reference = run(model, cores=1)
-    assert_same_bits(run(model, cores=3), reference)
-    assert pe.log_evidence(run(model, random_seed=12)).value != pe.log_evidence(reference).value
+    reference = run(model, cores=1, **options)
+    assert_same_bits(run(model, cores=3, **options), reference)
+    other = run(model, **options, random_seed=12)
+    assert pe.log_evidence(other).value != pe.log_evidence(reference).value
 
 
 def test_processes(pool):
