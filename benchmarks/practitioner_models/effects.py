@@ -11,8 +11,7 @@ import pymc as pm
 from numpy.typing import NDArray
 from scipy.special import betaln, gammaln, log_expit, logsumexp
 
-from pm_evidence.testing.closed_forms import log_normal
-from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.systems import log_integral, log_normal
 from tests.systems.random_effects import build_poisson_glmm_explicit, poisson_glmm
 
 from .case import Case, Reference

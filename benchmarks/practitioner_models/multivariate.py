@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln, logsumexp
 
 from pm_evidence.testing import gaussian
-from pm_evidence.testing.closed_forms import LOG_2PI, log_normal
+from pm_evidence.testing.systems import LOG_2PI, log_normal
 
 from . import data
 from .case import Case, Nuts, Reference

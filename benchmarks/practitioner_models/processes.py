@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import gammaln, logsumexp
 
-from pm_evidence.testing.closed_forms import LOG_2PI, log_normal
-from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.systems import LOG_2PI, log_integral, log_normal
 
 from . import data
 from .case import Case, Reference

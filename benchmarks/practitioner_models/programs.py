@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pm_evidence.testing.closed_forms import log_normal
+from pm_evidence.testing.systems import log_normal
 
 from .case import Case, Reference
 from .importance import evidence_at_mode

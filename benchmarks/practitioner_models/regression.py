@@ -6,8 +6,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pm_evidence.testing.closed_forms import LOG_2PI, log_normal
-from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.systems import LOG_2PI, log_integral, log_normal
 
 from . import data
 from .case import Case, Nuts, Reference

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from pm_evidence.testing.closed_forms import LOG_2PI, log_normal
+from pm_evidence.testing.systems import LOG_2PI, log_normal
 
 from . import data
 from .case import Case, Nuts, Reference

@@ -5,7 +5,8 @@ their contracts; whole runs give the exact evidence.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path as File
@@ -170,16 +171,15 @@ def check_invariance(
     before, after = look(population), look(state)
     z = np.array([_z(after[name] - before[name]) for name in before])
     report = _report(tuple(before), z, false_alarm, population, state)
-    if not report.passed:
-        name, deviation = report.worst
-        raise AssertionError(
-            f"the kernel does not leave the density at beta={beta} invariant: after {n_moves} "
-            f"moves of {n} exact draws the mean of {name} went from "
-            f"{before[name].mean():.5g} to {after[name].mean():.5g}, {deviation:.1f} standard "
-            f"errors (limit {report.limit:.1f} at a false-alarm rate of {false_alarm:g}). Look at "
-            "the accept step, at the densities that the state carries, and whether the draws "
-            "were exact."
-        )
+    name, deviation = report.worst
+    require(
+        report.passed,
+        f"the kernel does not leave the density at beta={beta} invariant: after {n_moves} moves of "
+        f"{n} exact draws the mean of {name} went from {before[name].mean():.5g} to "
+        f"{after[name].mean():.5g}, {deviation:.1f} standard errors (limit {report.limit:.1f} at a "
+        f"false-alarm rate of {false_alarm:g}). Look at the accept step, at the densities that the "
+        "state carries, and whether the draws were exact.",
+    )
     return report
 
 
@@ -237,16 +237,16 @@ def check_reversal(
             forward = (x[f] - c) * (y[g] - d)
             backward = (old_x[f] - c) * (old_y[g] - d)
             names.append(f"{f} before, {g} after")
-            z.append(_z_of_two(forward, backward))
+            z.append(_z(forward, backward))
     report = _report(tuple(names), np.array(z), false_alarm, first, moved)
-    if not report.passed:
-        name, deviation = report.worst
-        raise AssertionError(
-            f"reversed() is not the kernel's reversal at beta={beta}: the mean product of "
-            f"({name}) differs by {deviation:.1f} standard errors between {len(first)} forward "
-            f"and {len(last)} backward pairs (limit {report.limit:.1f} at a false-alarm rate of "
-            f"{false_alarm:g}). A sweep has to run in the opposite order, and a cycle as well."
-        )
+    name, deviation = report.worst
+    require(
+        report.passed,
+        f"reversed() is not the kernel's reversal at beta={beta}: the mean product of ({name}) "
+        f"differs by {deviation:.1f} standard errors between {len(first)} forward and {len(last)} "
+        f"backward pairs (limit {report.limit:.1f} at a false-alarm rate of {false_alarm:g}). A "
+        "sweep has to run in the opposite order, and a cycle as well.",
+    )
     return report
 
 
@@ -319,21 +319,14 @@ def _flat(draws: NDArray[Any]) -> Floats:
     return np.reshape(draws, (len(draws), -1)).astype(float)
 
 
-def _z(change: Floats) -> float:
-    """Return the mean of independent changes in standard errors."""
-    return _ratio(float(change.mean()), float(change.var(ddof=1)) / len(change))
-
-
-def _z_of_two(a: Floats, b: Floats) -> float:
-    """Return the difference of the means of two independent samples in standard errors."""
-    variance = a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b)
-    return _ratio(float(a.mean() - b.mean()), float(variance))
-
-
-def _ratio(difference: float, variance: float) -> float:
+def _z(a: Floats, b: Floats | None = None) -> float:
+    """Return the mean of a sample, or that less the mean of another one, in standard errors."""
+    difference, variance = float(a.mean()), float(a.var(ddof=1)) / len(a)
+    if b is not None:
+        difference, variance = float(a.mean() - b.mean()), variance + float(b.var(ddof=1)) / len(b)
     if variance == 0.0:
         return 0.0 if difference == 0.0 else float(np.copysign(np.inf, difference))
-    return float(difference / variance**0.5)
+    return difference / variance**0.5
 
 
 def _report(
@@ -405,6 +398,15 @@ def require(condition: bool, message: str) -> None:
     """Raise AssertionError with a message unless the condition holds."""
     if not condition:
         raise AssertionError(message)
+
+
+@contextmanager
+def _failing(*kinds: type[Exception]) -> Iterator[None]:
+    """Raise AssertionError in place of exceptions of some kinds."""
+    try:
+        yield
+    except kinds as error:
+        raise AssertionError(str(error)) from error
 
 
 def equal_draws(a: Any, b: Any) -> bool:
@@ -590,10 +592,8 @@ def check_kernel(
     """
     if (population is None) != (beta is None):
         raise ValueError("population and beta must be given together, got one; pass both or none.")
-    try:
+    with _failing(ValueError):
         checked_kernel("kernel", kernel)
-    except ValueError as error:
-        raise AssertionError(str(error)) from error
     if population is None or beta is None:
         population, beta = _reweighted(path, n, seed)
     if isinstance(kernel, Tunable):
@@ -828,11 +828,9 @@ def check_target(
     >>> target = pe.mixtures.Gaussian()
     >>> check_target(target, log_evidence=target.log_evidence)
     """
-    try:
+    with _failing(TypeError, ValueError):
         checked_native(target)
         setup = annealing_setup(target, "auto")
-    except (TypeError, ValueError) as error:
-        raise AssertionError(str(error)) from error
     check_path(setup.path, seed=seed)
     check_kernel(setup.kernel, setup.path, n=n, seed=seed)
     _check_draws(target, setup, seed)
@@ -870,10 +868,8 @@ def check_sampler(
     >>> target = pe.mixtures.Gaussian()
     >>> check_sampler(pe.methods.AIS(direction="forward"), target, log_evidence=target.log_evidence)
     """
-    try:
+    with _failing(TypeError):
         chosen_sampler(sampler, "smc")
-    except TypeError as error:
-        raise AssertionError(str(error)) from error
     _check_run(target, sampler, log_evidence, seed)
 
 
@@ -919,10 +915,8 @@ def _check_run(target: Any, method: Any, exact: float | None, seed: int) -> None
         f"thread and {stored_evidence(again).value!r} on two; take all random numbers from "
         "block_seeds(seed, phase, block), and keep nothing from block to block.",
     )
-    try:
+    with _failing(TypeError):
         _run(target, method, seed, cores=2, target_mcse=_OUT_OF_REACH, max_draws=_twice(method))
-    except TypeError as error:
-        raise AssertionError(str(error)) from error
     require(
         exact is None or _within(found, exact),
         f"{name!r} must find the exact log evidence, got {found} and not {exact}; look at the "

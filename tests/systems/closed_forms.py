@@ -1,12 +1,21 @@
 """Marginal likelihoods and posteriors in closed form that only systems of the tests need."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import pymc as pm
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, gammaln
 
-from pm_evidence.testing.closed_forms import LOG_2PI
+from pm_evidence.testing.systems import LOG_2PI, ExactSystem
 
 Floats = NDArray[np.float64]
+
+
+def exact(build: Callable[[], pm.Model], log_evidence: float, **facts: Any) -> ExactSystem:
+    """Return a system with the name of the function that builds its model."""
+    return ExactSystem(build.__name__.removeprefix("build_"), build, log_evidence, **facts)
 
 
 def normal_posterior(

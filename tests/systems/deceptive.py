@@ -7,9 +7,14 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pm_evidence.testing.closed_forms import LOG_2PI, log_normal, log_normal_group
-from pm_evidence.testing.quadrature import gauss_legendre, log_integral
-from pm_evidence.testing.systems import ExactSystem
+from pm_evidence.testing.systems import (
+    LOG_2PI,
+    ExactSystem,
+    gauss_legendre,
+    log_integral,
+    log_normal,
+    log_normal_group,
+)
 
 Floats = NDArray[np.float64]
 

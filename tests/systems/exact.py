@@ -4,36 +4,9 @@ from functools import cache
 
 from pm_evidence.testing import ExactSystem
 from pm_evidence.testing import exact_systems as of_package
-from tests.systems import (
-    conjugate,
-    constrained,
-    correlations,
-    deceptive,
-    discrete,
-    features,
-    heavy_tailed,
-    hierarchical,
-    imputed,
-    mixed,
-    multimodal,
-    ordered,
-    potentials,
-)
+from tests.systems import conjugate, deceptive, discrete, multimodal, quadrature
 
-_FAMILIES = (
-    conjugate,
-    constrained,
-    correlations,
-    ordered,
-    heavy_tailed,
-    hierarchical,
-    multimodal,
-    potentials,
-    discrete,
-    mixed,
-    imputed,
-    features,
-)
+_FAMILIES = (conjugate, quadrature, multimodal, discrete)
 
 
 @cache

@@ -1,28 +1,90 @@
-"""Posteriors with several modes, or with a phase transition on the way to them."""
+"""Posteriors with several modes, or with a phase transition on the way to them; ordered means.
 
-from typing import Any
+The prior of means under the ordered transform has lost its factorial.
+"""
+
+from itertools import product
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, log_ndtr, logsumexp
 
-from pm_evidence.testing.closed_forms import log_normal
-from pm_evidence.testing.quadrature import log_integral
-from pm_evidence.testing.systems import ExactSystem
-from tests.systems.ordered import PRIOR_SD, log_mixture_terms
+from pm_evidence.testing.systems import ExactSystem, log_integral, log_normal, log_normal_group
+from tests.systems.closed_forms import exact, normal_posterior
+from tests.systems.deceptive import Modes
 
 Floats = NDArray[np.float64]
+
+PRIOR_SD = np.float64(3.0)
+
+_TWO_Y = np.array([-1.9, -1.2, 0.3, 1.4, 2.2, 2.9])
+_THREE_Y = np.array([-3.4, -0.3, 0.5, 3.1, 4.2])
+_UNEQUAL_Y = np.array([-0.8, 0.1, 1.1, 2.4, 0.6])
+_UNEQUAL_WEIGHTS = np.array([0.7, 0.3])
+
+
+def log_mixture_terms(y: Floats, weights: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the evidence of every assignment of data to components with free means."""
+    n_components = weights.size
+    labels = np.array(list(product(range(n_components), repeat=y.size)))
+    member = (labels[:, None, :] == np.arange(n_components)[:, None]).astype(np.int64)
+    log_weight = np.log(weights)[labels].sum(axis=1)
+    return log_weight + log_normal_group(y, 1.0, PRIOR_SD, member).sum(axis=1), member
+
+
+def _build(y: Floats, weights: Floats, start: list[float]) -> pm.Model:
+    with pm.Model() as model:
+        # initval: PyMC would start all means at zero, where the transform is infinite.
+        means = pm.Normal(
+            "means",
+            0,
+            PRIOR_SD,
+            shape=weights.size,
+            transform=pm.distributions.transforms.ordered,
+            initval=start,
+        )
+        pm.NormalMixture("y", w=weights, mu=means, sigma=1.0, observed=y)
+    return model
+
+
+def build_ordered_two() -> pm.Model:
+    """Two ordered means with equal weights."""
+    return _build(_TWO_Y, np.full(2, 1 / 2), [-1.0, 1.0])
+
+
+def build_ordered_three() -> pm.Model:
+    """Three ordered means with equal weights."""
+    return _build(_THREE_Y, np.full(3, 1 / 3), [-1.0, 0.0, 1.0])
+
+
+def build_ordered_unequal() -> pm.Model:
+    """Two ordered means with unequal weights, where symmetry does not help."""
+    return _build(_UNEQUAL_Y, _UNEQUAL_WEIGHTS, [-1.0, 1.0])
+
+
+def _log_symmetric(y: Floats, n_components: int) -> float:
+    # With equal weights every ordering of the means has the same integral: n! times the ordered
+    # part is the evidence of the model without order.
+    return float(logsumexp(log_mixture_terms(y, np.full(n_components, 1 / n_components))[0]))
+
+
+def _log_unequal() -> float:
+    log_terms, member = log_mixture_terms(_UNEQUAL_Y, _UNEQUAL_WEIGHTS)
+    # Given the assignment the means are independent normals: so is their difference.
+    mean, sd = normal_posterior(_UNEQUAL_Y, 1.0, PRIOR_SD, member)
+    log_ordered = log_ndtr((mean[:, 1] - mean[:, 0]) / np.hypot(sd[:, 0], sd[:, 1]))
+    return float(np.log(2) + logsumexp(log_terms + log_ordered))
+
 
 _LINE_PRIOR_SD = np.float64(5.0)
 _LINE_MEANS, _LINE_SD = np.array([-4.0, 4.0]), np.float64(0.5)
 _LINE_LOG_WEIGHTS = np.log([0.3, 0.7])
 
-# A broad and a narrow component about one centre. Annealing jumps from the broad to the narrow
-# one at some inverse temperature, as at a first-order transition (Skilling, 2006, section 6).
-_PHASE_DIMS = 10
-_PHASE_SDS = np.array([0.7, 0.05])
-_PHASE_LOG_WEIGHTS = np.array([0.0, np.log(100.0)])
+# A broad and a narrow component about one centre, in ten dimensions. Annealing jumps from the broad
+# to the narrow one at some inverse temperature, as at a first-order transition (Skilling, 2006,
+# section 6).
+_PHASES = Modes(10, (0.0, 0.0), (0.7, 0.05), (1.0, 100.0), prior_sd=1.0)
 
 # Two thin shells in five dimensions (Feroz, Hobson and Bridges 2009, section 6.2).
 _SHELL_DIMS, _SHELL_BOX = 5, 6.0
@@ -69,32 +131,12 @@ def build_gaussian_shells() -> pm.Model:
     return model
 
 
-def build_phase_transition() -> pm.Model:
-    """A narrow phase that outweighs a broad one, about the same centre, in ten dimensions."""
-    with pm.Model() as model:
-        x = pm.Normal("x", 0, 1, shape=_PHASE_DIMS)
-        parts: list[Any] = [
-            log_weight + pm.logp(pm.Normal.dist(0, sd), x).sum()
-            for log_weight, sd in zip(_PHASE_LOG_WEIGHTS, _PHASE_SDS, strict=True)
-        ]
-        pm.Potential("likelihood", pm.math.logaddexp(*parts))
-    return model
-
-
 def build_label_switching() -> pm.Model:
     """Two component means with equal weights and no order: their labels can be swapped."""
     with pm.Model() as model:
         means = pm.Normal("means", 0, PRIOR_SD, shape=2)
         pm.NormalMixture("y", w=np.full(2, 0.5), mu=means, sigma=1.0, observed=_LABELS_Y)
     return model
-
-
-def _log_normal_overlap(
-    log_weights: Floats, means: Floats, sds: Floats, prior_sd: float, n_dims: int
-) -> float:
-    """Integrate a mixture of isotropic normals against an isotropic normal prior at zero."""
-    overlap = log_normal(means, 0.0, np.hypot(sds, prior_sd))
-    return float(logsumexp(log_weights + n_dims * overlap))
 
 
 def _log_shells() -> float:
@@ -117,15 +159,17 @@ def _log_square() -> float:
 
 
 def systems() -> tuple[ExactSystem, ...]:
-    """Return the multimodal systems."""
-    line_sds = np.full(2, _LINE_SD)
-    line = _log_normal_overlap(_LINE_LOG_WEIGHTS, _LINE_MEANS, line_sds, _LINE_PRIOR_SD, 1)
-    phase = _log_normal_overlap(_PHASE_LOG_WEIGHTS, np.zeros(2), _PHASE_SDS, 1.0, _PHASE_DIMS)
-    labels = float(logsumexp(log_mixture_terms(_LABELS_Y, np.full(2, 0.5))[0]))
+    """Return the multimodal and the ordered systems."""
+    overlap = log_normal(_LINE_MEANS, 0.0, np.hypot(np.full(2, _LINE_SD), _LINE_PRIOR_SD))
+    line = float(logsumexp(_LINE_LOG_WEIGHTS + overlap))
+    two, three = -float(gammaln(3)), -float(gammaln(4))
     return (
-        ExactSystem("bimodal", build_bimodal, line),
-        ExactSystem("square", build_square, _log_square()),
-        ExactSystem("phase_transition", build_phase_transition, phase),
-        ExactSystem("gaussian_shells", build_gaussian_shells, _log_shells()),
-        ExactSystem("label_switching", build_label_switching, labels),
+        exact(build_ordered_two, _log_symmetric(_TWO_Y, 2), log_prior_mass=two),
+        exact(build_ordered_three, _log_symmetric(_THREE_Y, 3), log_prior_mass=three),
+        exact(build_ordered_unequal, _log_unequal(), log_prior_mass=two),
+        exact(build_bimodal, line),
+        exact(build_square, _log_square()),
+        ExactSystem("phase_transition", _PHASES.build, _PHASES.log_evidence()),
+        exact(build_gaussian_shells, _log_shells()),
+        exact(build_label_switching, _log_symmetric(_LABELS_Y, 2)),
     )

@@ -9,11 +9,7 @@ import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
-from pm_evidence.testing.closed_forms import (
-    LOG_2PI,
-    log_normal,
-    log_poisson_gamma,
-)
+from pm_evidence.testing.systems import LOG_2PI, log_normal, log_poisson_gamma
 from tests.systems.closed_forms import log_normal_inverse_gamma
 
 Floats = NDArray[np.float64]
@@ -27,22 +23,6 @@ class ModelPair:
     # Returns two fresh models. PyMC is imported when it is called.
     build: Callable[[], tuple[pm.Model, pm.Model]]
     log_bf: float  # log Bayes factor of the first model against the second, in nats
-    note: str  # how they differ, and how the exact value was computed
-
-
-@cache
-def model_pairs() -> dict[str, ModelPair]:
-    """Return all pairs by name."""
-    pairs = [
-        _regressions(),
-        _prior_scales(),
-        _logistic(),
-        _groups(),
-        _group_prior(),
-        _counts(),
-        _pooled(),
-    ]
-    return {pair.name: pair for pair in pairs}
 
 
 # linear regression with a conjugate prior ----------------------------------------------------
@@ -64,24 +44,6 @@ def _regression(p: int, prior_sd: float) -> pm.Model:
 def _log_regression(p: int, prior_sd: float) -> float:
     precision = np.eye(p) / prior_sd**2
     return log_normal_inverse_gamma(_Y, _DESIGN[:, :p], np.zeros(p), precision, 3.0, 2.0)
-
-
-def _regressions() -> ModelPair:
-    return ModelPair(
-        "regression_covariate",
-        lambda: (_regression(4, 2.0), _regression(3, 2.0)),
-        _log_regression(4, 2.0) - _log_regression(3, 2.0),
-        "linear regression with and without a covariate; normal-inverse-gamma closed form",
-    )
-
-
-def _prior_scales() -> ModelPair:
-    return ModelPair(
-        "regression_prior",
-        lambda: (_regression(4, 1.0), _regression(4, 3.0)),
-        _log_regression(4, 1.0) - _log_regression(4, 3.0),
-        "linear regression with two prior scales; normal-inverse-gamma closed form",
-    )
 
 
 # logistic regression -------------------------------------------------------------------------
@@ -118,15 +80,6 @@ def _log_logistic(p: int) -> float:
     log_value = _log_joint(x + grid @ scale.T) + 0.5 * (grid**2).sum(axis=1) + log_weight
     top = log_value.max()
     return float(top + np.log(np.exp(log_value - top).sum()) + np.log(np.diag(scale)).sum())
-
-
-def _logistic() -> ModelPair:
-    return ModelPair(
-        "logistic_covariate",
-        lambda: (_logistic_model(4), _logistic_model(3)),
-        _log_logistic(4) - _log_logistic(3),
-        "logistic regression with and without a covariate; Gauss-Hermite quadrature",
-    )
 
 
 # measurements in groups ----------------------------------------------------------------------
@@ -201,33 +154,6 @@ def _log_sum(log_value: Floats) -> float:
     return top + float(np.log(np.exp(log_value - top).sum()))
 
 
-def _groups() -> ModelPair:
-    return ModelPair(
-        "groups_covariate",
-        lambda: (_grouped(covariate=True), _grouped(covariate=False)),
-        _log_grouped(covariate=True) - _log_grouped(covariate=False),
-        "40 group effects with and without a covariate of the groups; quadrature over two scales",
-    )
-
-
-def _group_prior() -> ModelPair:
-    return ModelPair(
-        "groups_prior",
-        lambda: (_grouped(covariate=False), _grouped(covariate=False, between=2.0)),
-        _log_grouped(covariate=False) - _log_grouped(covariate=False, between=2.0),
-        "40 group effects with two priors of their scale; quadrature over two scales",
-    )
-
-
-def _pooled() -> ModelPair:
-    return ModelPair(
-        "groups_pooled",
-        lambda: (_grouped(covariate=False), _grouped(covariate=False, pooled=True)),
-        _log_grouped(covariate=False) - _log_grouped(covariate=False, pooled=True),
-        "40 group effects, or none at all: models that are not alike; quadrature over two scales",
-    )
-
-
 # counts --------------------------------------------------------------------------------------
 
 _COUNTS = np.array([3, 1, 4, 2, 6, 3, 0, 5, 2, 4])
@@ -253,10 +179,51 @@ def _log_geometric() -> float:
     return _log_sum(log_prior + log_likelihood + log_weight)
 
 
-def _counts() -> ModelPair:
-    return ModelPair(
-        "count_likelihood",
-        lambda: (_count_model(exponential=False), _count_model(exponential=True)),
-        log_poisson_gamma(_COUNTS, 2.0, 0.5) - _log_geometric(),
-        "Poisson or geometric counts of the same rate; closed form, and quadrature of one variable",
-    )
+@cache
+def model_pairs() -> dict[str, ModelPair]:
+    """Return all pairs by name."""
+    pairs = [
+        # linear regression with and without a covariate; normal-inverse-gamma closed form
+        ModelPair(
+            "regression_covariate",
+            lambda: (_regression(4, 2.0), _regression(3, 2.0)),
+            _log_regression(4, 2.0) - _log_regression(3, 2.0),
+        ),
+        # linear regression with two prior scales; normal-inverse-gamma closed form
+        ModelPair(
+            "regression_prior",
+            lambda: (_regression(4, 1.0), _regression(4, 3.0)),
+            _log_regression(4, 1.0) - _log_regression(4, 3.0),
+        ),
+        # logistic regression with and without a covariate; Gauss-Hermite quadrature
+        ModelPair(
+            "logistic_covariate",
+            lambda: (_logistic_model(4), _logistic_model(3)),
+            _log_logistic(4) - _log_logistic(3),
+        ),
+        # 40 group effects with and without a covariate of the groups; quadrature over two scales
+        ModelPair(
+            "groups_covariate",
+            lambda: (_grouped(covariate=True), _grouped(covariate=False)),
+            _log_grouped(covariate=True) - _log_grouped(covariate=False),
+        ),
+        # 40 group effects with two priors of their scale; quadrature over two scales
+        ModelPair(
+            "groups_prior",
+            lambda: (_grouped(covariate=False), _grouped(covariate=False, between=2.0)),
+            _log_grouped(covariate=False) - _log_grouped(covariate=False, between=2.0),
+        ),
+        # Poisson or geometric counts of the same rate; closed form, and quadrature of one variable
+        ModelPair(
+            "count_likelihood",
+            lambda: (_count_model(exponential=False), _count_model(exponential=True)),
+            log_poisson_gamma(_COUNTS, 2.0, 0.5) - _log_geometric(),
+        ),
+        # 40 group effects, or none at all: models that are not alike; quadrature over two scales
+        ModelPair(
+            "groups_pooled",
+            lambda: (_grouped(covariate=False), _grouped(covariate=False, pooled=True)),
+            _log_grouped(covariate=False) - _log_grouped(covariate=False, pooled=True),
+        ),
+    ]
+    return {pair.name: pair for pair in pairs}

@@ -12,9 +12,7 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from pm_evidence.testing.closed_forms import log_normal
-from pm_evidence.testing.quadrature import gauss_legendre, log_integral
-from pm_evidence.testing.systems import ExactSystem
+from pm_evidence.testing.systems import ExactSystem, gauss_legendre, log_integral, log_normal
 
 Floats = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from pm_evidence.testing.closed_forms import (
+from pm_evidence.testing.systems import (
     log_mvnormal,
     log_normal,
     log_normal_group,

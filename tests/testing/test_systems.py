@@ -22,7 +22,7 @@ from scipy.special import gammaln, logsumexp
 from pm_evidence import testing
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.testing import ExactSystem, gaussian
-from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.systems import log_integral
 from tests.systems.exact import exact_systems
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.

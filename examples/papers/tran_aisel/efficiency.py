@@ -43,7 +43,7 @@ from pm_evidence.samplers.pilot import Pilot
 from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedTarget
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.target import PyMCTarget
-from pm_evidence.testing.quadrature import gauss_legendre
+from pm_evidence.testing.systems import gauss_legendre
 
 sys.path.append(str(Path(__file__).parents[2]))
 from real_data import load_csv
