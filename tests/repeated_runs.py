@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 import pm_evidence as pe
+from pm_evidence.results.compare import BayesFactor
+from tests.systems.exact import deceptive_systems, exact_systems
 
 FAR = 5.0  # errors
 
@@ -55,6 +57,39 @@ class Repeated:
         )
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What so many runs of a system have to fulfil; bounds of coverage are wider for fewer runs."""
+
+    n_runs: int
+    least_ok: float = 0.90  # share of all runs
+    lowest: float = 0.90  # coverage of those that are "ok"
+    highest: float = 0.99
+    least_spread: float = 0.0  # standard deviation of errors divided by mcse
+    distant: float = 3.5
+    most_distant: float = 1.0  # share of all runs that are "ok" and off by more errors than that
+    most_far: float = 0.01
+    largest_mcse: float = np.inf  # on average
+    largest_bias: float = 4.0  # deviation of the mean of Z in its standard errors
+
+    def check(self, found, name="planted"):
+        print(f"\n{HEADER}\n{found.row(name)}")
+        n = found.ok.sum()
+        spare = 0.0 if n >= self.least_ok * self.n_runs else 3.0 * np.sqrt(0.95 * 0.05 / n)
+        assert found.ok.mean() >= self.least_ok
+        assert min(self.lowest, 0.95 - spare) <= found.coverage <= max(self.highest, 0.95 + spare)
+        assert found.z.std() >= self.least_spread
+        assert found.beyond(self.distant) <= self.most_distant and found.far <= self.most_far
+        assert found.mcse[found.ok].mean() <= self.largest_mcse
+        assert abs(found.z_of_mean) < self.largest_bias
+
+
+def repeat_system(name, seeds, estimator=None, **options):
+    """Run a system many times; its model is compiled once."""
+    system = (exact_systems() | deceptive_systems())[name]
+    return repeat_model(system.build(), system.log_evidence, seeds, estimator, **options)
+
+
 def repeat_model(model, exact, seeds, estimator=None, route=None, **options):
     """Run a model once for each seed, with these options; it is compiled once.
 
@@ -69,7 +104,7 @@ def repeat_model(model, exact, seeds, estimator=None, route=None, **options):
 
 
 def repeat(run, exact, seeds, estimator=None, route=None):
-    """Call a function that returns a result once for each seed."""
+    """Call a function that returns a result, or a Bayes factor, once for each seed."""
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)
@@ -77,10 +112,14 @@ def repeat(run, exact, seeds, estimator=None, route=None):
             started = time.process_time()
             dt = run(seed)
             seconds = time.process_time() - started
-            if route not in (None, dt["log_evidence"].attrs.get("route")):
+            if isinstance(dt, BayesFactor):
+                found, value = dt, dt.log_bf
+            elif route in (None, dt["log_evidence"].attrs.get("route")):
+                found = pe.log_evidence(dt, estimator=estimator)
+                value = found.value
+            else:
                 continue
-            found = pe.log_evidence(dt, estimator=estimator)
             inside = found.lower <= exact <= found.upper
-            rows.append((found.value - exact, found.mcse, inside, found.status == "ok", seconds))
+            rows.append((value - exact, found.mcse, inside, found.status == "ok", seconds))
     error, mcse, covered, ok, seconds = np.array(rows).T
     return Repeated(error, mcse, covered.astype(bool), ok.astype(bool), seconds)

@@ -5,6 +5,7 @@ at fixed seeds; 8 islands fail that in about one of 200 cases.
 """
 
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,9 +16,9 @@ from real_data import load_csv
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.testing.quadrature import log_integral
-from tests.execution.test_parity import assert_same_bits
+from pm_evidence.testing.systems import log_integral
 from tests.models import GROUPS, shared
+from tests.repeated_runs import HEADER, repeat
 from tests.systems.random_effects import (
     build_poisson_glmm,
     build_poisson_glmm_explicit,
@@ -328,25 +329,7 @@ def test_noise_alone_is_a_status():
     assert "or n_particles='auto'" in found.message
 
 
-# --- threads, files, and what is in a result ---
-
-
-@pytest.mark.parametrize(
-    ("build", "method", "draws"),
-    [
-        (linear_model, pe.methods.AISEL(), 320),
-        (lambda: shared("groups").model, pe.methods.AISEL(resampling=None, renewal=0.3), 40),
-    ],
-)
-def test_same_numbers_in_threads(build, method, draws):
-    """The pilot chooses n_particles. Processes are in ``tests/execution/test_parity.py``."""
-    options = {"method": method, "draws": draws}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pe.EvidenceWarning)  # so few draws
-        reference = sample(build(), cores=1, **options)
-        assert_same_bits(sample(build(), cores=2, **options), reference)
-        other = sample(build(), cores=1, **{**options, "random_seed": 2})
-    assert pe.log_evidence(other).value != pe.log_evidence(reference).value
+# --- files, and what is in a result ---
 
 
 @pytest.mark.parametrize("resampling", ["systematic", None])
@@ -384,6 +367,7 @@ def test_posterior_has_the_models_shape():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pm_evidence.EvidenceWarning")
 @pytest.mark.parametrize(
     ("resampling", "renewal"), [("systematic", 1.0), ("ssp", 0.1), (None, 1.0)]
 )
@@ -392,27 +376,16 @@ def test_coverage(resampling, renewal):
     in 3 %. The mean of Z over the runs is right, whatever the error bars say."""
     method = pe.methods.AISEL(resampling=resampling, renewal=renewal)
     draws, unbiased = (2000, "smc") if resampling else (150, "jarzynski")
-    rows = []
-    for seed in range(60):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", pe.EvidenceWarning)
-            dt = sample(linear_model(60), method=method, draws=draws, random_seed=seed)
-        found = pe.log_evidence(dt)
-        mean_weight = pe.log_evidence(dt, estimator=unbiased).value
-        inside = found.lower <= linear_exact() <= found.upper
-        rows.append((found.value, found.mcse, inside, found.status == "ok", mean_weight))
-    value, mcse, covered, ok, mean_weight = np.array(rows).T
-    error, ratio = value - linear_exact(), np.exp(mean_weight - linear_exact())
-    z = (ratio.mean() - 1.0) / (ratio.std(ddof=1) / np.sqrt(len(ratio)))
-    print(
-        f"\n{resampling} {renewal}: covered {covered.mean():.1%}, "
-        f"mean z {np.mean(error / mcse):+.2f}, sd of z {np.std(error / mcse):.2f}, "
-        f"mcse {mcse.mean():.4f}, sd {error.std():.4f}, "
-        f"z(Z) of {unbiased} {z:+.1f}, ok {ok.mean():.0%}"
+    options = {"method": method, "draws": draws}
+    runs = [sample(linear_model(60), random_seed=seed, **options) for seed in range(60)]
+    found, weights = (
+        repeat(runs.__getitem__, linear_exact(), range(60), estimator)
+        for estimator in (None, unbiased)
     )
-    assert covered.mean() >= 0.86
-    assert ok.mean() >= 0.9
-    assert abs(z) < 4.0
+    print(f"\n{HEADER}\n{found.row(f'{resampling}, {renewal}')}")
+    assert found.covered.mean() >= 0.86
+    assert found.ok.mean() >= 0.9
+    assert abs(replace(weights, ok=np.ones(60, bool)).z_of_mean) < 4.0
 
 
 @pytest.mark.slow

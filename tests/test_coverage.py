@@ -30,16 +30,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import pm_evidence as pe
-from tests.repeated_runs import FAR, HEADER, Repeated, repeat_model
+from tests.repeated_runs import FAR, Rules, repeat_model, repeat_system
 from tests.systems.deceptive import build_infinite
-from tests.systems.exact import deceptive_systems, exact_systems
+from tests.systems.exact import exact_systems
 
 N_SEEDS, LEAST_SEEDS = 200, 40
-LOWEST, HIGHEST = 0.90, 0.99
-LEAST_OK = 0.90
+RULES = Rules(N_SEEDS)
 # Seconds of the processor that the runs of a system may take in all, and those of a run where 200
 # of them would take longer. What takes more than two seconds gets the least number of runs.
 BUDGET = 80.0
@@ -111,39 +109,16 @@ TWO_SIDED = [
 ]
 
 
-def repeat(name, seeds):
-    """Run a system many times; its model is compiled once."""
-    system = (exact_systems() | deceptive_systems())[name]
-    return repeat_model(system.build(), system.log_evidence, seeds)
-
-
 def n_seeds(name):
     """Return how many runs are made: 200, or as many as ``BUDGET`` allows, but 40 at least."""
     return int(np.clip(BUDGET / COST.get(name, 0.1), LEAST_SEEDS, N_SEEDS))
 
 
-def bounds(n):
-    """Return the bounds of coverage, wider where chance alone asks for it with so few runs."""
-    if n >= LEAST_OK * N_SEEDS:
-        return LOWEST, HIGHEST
-    spare = 3.0 * np.sqrt(0.95 * 0.05 / n)
-    return min(LOWEST, 0.95 - spare), max(HIGHEST, 0.95 + spare)
-
-
-def check(repeated, most_far=0.01):
-    lowest, highest = bounds(repeated.ok.sum())
-    assert repeated.ok.mean() >= LEAST_OK
-    assert lowest <= repeated.coverage <= highest
-    assert repeated.far <= most_far
-    assert abs(repeated.z_of_mean) < 4.0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_coverage(name):
-    repeated = repeat(name, range(n_seeds(name)))
-    print(f"\n{HEADER}\n{repeated.row(name)}")
-    check(repeated, MOST_FAR.get(name, 0.01))
+    rules = replace(RULES, most_far=MOST_FAR.get(name, 0.01))
+    rules.check(repeat_system(name, range(n_seeds(name))), name)
 
 
 @pytest.mark.slow
@@ -180,7 +155,7 @@ def test_two_sided_coverage(name):
         share = covered[ok].mean() if ok.any() else np.nan
         print(f"{estimator:20s} {ok.mean():5.0%} {share:9.1%} {far.sum():4d} {(far & ok).sum():7d}")
         # with fewer runs the rule would fail by chance too often
-        if ok.sum() >= 0.5 * N_SEEDS and not LOWEST <= share <= HIGHEST + 0.005:
+        if ok.sum() >= 0.5 * N_SEEDS and not RULES.lowest <= share <= RULES.highest + 0.005:
             failures.append((estimator, "coverage", share))
         if (far & ok).sum() > max(0.05 * far.sum(), 2):
             failures.append((estimator, "far", (far & ok).sum()))
@@ -195,7 +170,7 @@ def test_a_spike_that_is_hardly_met():
     4 wrong without a sign. Fewer than 8 would be a grave loss: of a true share of 65 % that has a
     probability of 0.6 %.
     """
-    repeated = repeat("spike_5", range(20))
+    repeated = repeat_system("spike_5", range(20))
     right = np.abs(repeated.error) <= FAR * repeated.mcse
     told = np.sum(right | ~repeated.ok)
     print(f"\nspike_5: {told} of 20 runs right or not ok, {np.sum(~repeated.ok)} of them not ok")
@@ -206,56 +181,3 @@ def test_a_spike_that_is_hardly_met():
 def test_an_infinite_evidence_is_never_ok():
     """Whatever number comes out, no run may stand by it."""
     assert not repeat_model(build_infinite(), 0.0, range(20)).ok.any()
-
-
-def planted(width=1.0, bias=0.0, n=N_SEEDS):
-    """Runs of 16 islands, with error bars of a wrong width, or with an estimate that is off."""
-    islands = np.random.default_rng(5).normal(0.01 * bias / 4, 0.01, size=(n, 16))
-    error, mcse = islands.mean(axis=1), width * islands.std(axis=1, ddof=1) / 4
-    covered = np.abs(error) < stats.t(15).ppf(0.975) * mcse
-    return Repeated(error, mcse, covered, np.ones(n, bool), np.zeros(n))
-
-
-@pytest.mark.parametrize(
-    ("width", "bias", "passes"),
-    [(1.0, 0.0, True), (0.6, 0.0, False), (1.6, 0.0, False), (1.0, 0.6, False)],
-)
-def test_the_rule_catches_wrong_error_bars(width, bias, passes):
-    """Error bars too narrow or too wide, or an estimate that is off."""
-    if passes:
-        check(planted(width, bias))
-    else:
-        with pytest.raises(AssertionError):
-            check(planted(width, bias))
-
-
-@pytest.mark.parametrize(("width", "bias"), [(0.5, 0.0), (1.0, 1.5)])
-def test_the_rule_catches_grave_errors_in_few_runs(width, bias):
-    """With 40 runs what is left is error bars of half the width."""
-    check(planted(n=LEAST_SEEDS))
-    with pytest.raises(AssertionError):
-        check(planted(width, bias, n=LEAST_SEEDS))
-
-
-def test_the_rule_catches_runs_that_miss_a_mode():
-    """Three runs of 200 that miss 40 % of Z, and say nothing, are too many; flagged they pass."""
-    right = planted()
-    missed = np.arange(N_SEEDS) < 3
-    error = np.where(missed, np.log(0.6), right.error)
-    wrong = replace(right, error=error, covered=right.covered & ~missed)
-    with pytest.raises(AssertionError):
-        check(wrong)
-    check(replace(wrong, ok=~missed))
-
-
-def test_the_rule_catches_too_many_warnings():
-    """One run in nine that warns: what the others say does not make up for that."""
-    with pytest.raises(AssertionError):
-        check(replace(planted(), ok=np.arange(N_SEEDS) % 9 > 0))
-
-
-def test_list_of_systems():
-    systems = exact_systems() | deceptive_systems()
-    assert len(set(SYSTEMS)) == len(SYSTEMS) >= 30
-    assert set(SYSTEMS) <= systems.keys()
-    assert set(SYSTEMS) >= COST.keys() | THREE_MODES

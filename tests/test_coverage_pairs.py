@@ -4,17 +4,16 @@ Of those that are "ok" 90 to 99 % cover the exact log Bayes factor, errors are n
 hardly any is far off. Some minutes of one core for each pair.
 """
 
-import warnings
+import math
 
-import numpy as np
 import pytest
 
 import pm_evidence as pe
+from tests.repeated_runs import Rules, repeat
 from tests.systems.pairs import model_pairs
 
-pytestmark = pytest.mark.slow
-N_SEEDS, LEAST_OK, FAR = 60, 0.9, 5.0
-LOWEST, HIGHEST, LEAST_SPREAD = 0.9, 0.99, 0.7
+N_SEEDS = 60
+RULES = Rules(N_SEEDS, least_spread=0.7, most_far=0.0, largest_bias=math.inf)
 PAIRS = [
     "regression_covariate",
     "regression_prior",
@@ -24,28 +23,13 @@ PAIRS = [
 ]
 
 
-def repeated(name, n_seeds=N_SEEDS):
-    """Errors in units of their standard errors, whether intervals cover, and whether ok."""
-    pair, rows = model_pairs()[name], []
-    models = pair.build()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", pe.EvidenceWarning)
-        for seed in range(n_seeds):
-            found = pe.bayes_factor(*models, random_seed=seed, progressbar=False, cores=1)
-            covers = found.lower <= pair.log_bf <= found.upper
-            rows.append(((found.log_bf - pair.log_bf) / found.mcse, covers, found.status == "ok"))
-    z, covers, ok = (np.array(column) for column in zip(*rows, strict=True))
-    print(
-        f"\n{name:22s} cover {covers[ok].mean():.1%}, mean z {z[ok].mean():+.2f}, "
-        f"sd z {z[ok].std():.2f}, ok {ok.mean():.0%}",
-        flush=True,
-    )
-    return z[ok], covers[ok], ok
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_coverage(name):
-    z, covers, ok = repeated(name)
-    assert ok.mean() >= LEAST_OK
-    assert LOWEST <= covers.mean() <= HIGHEST
-    assert z.std() >= LEAST_SPREAD and (np.abs(z) < FAR).all()
+    pair = model_pairs()[name]
+    models = pair.build()
+
+    def run(seed):
+        return pe.bayes_factor(*models, random_seed=seed, progressbar=False, cores=1)
+
+    RULES.check(repeat(run, pair.log_bf, range(N_SEEDS)), name)

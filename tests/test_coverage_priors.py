@@ -15,7 +15,7 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.testing.closed_forms import log_poisson_gamma
+from pm_evidence.testing.systems import log_poisson_gamma
 from tests.systems.closed_forms import log_bernoulli_beta
 
 pytestmark = [

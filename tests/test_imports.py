@@ -1,15 +1,22 @@
-"""What is imported, and when: short runs must not wait for what they do not use."""
+"""What is imported, and when; public names for objects of users, and the version.
 
+Short runs must not wait for what they do not use.
+"""
+
+import importlib
 import json
 import os
 import subprocess
 import sys
+from importlib import metadata
 
 import numba as nb
 import numpy as np
 import pytest
 
+import pm_evidence as pe
 from pm_evidence import extending
+from pm_evidence.core import version
 from pm_evidence.core.random import fill_normal, streams, uniform
 
 # What `import pm_evidence` may import of itself.
@@ -165,3 +172,26 @@ def test_a_later_function_is_documented_as_itself():
     """Pages and editors would show what stands for it instead."""
     assert fill_normal.__name__ == "fill_normal" and "standard normal" in fill_normal.__doc__
     assert callable(fill_normal.py_func)
+
+
+# --- names and version ---
+
+
+def test_every_name_is_there_and_documented():
+    for name in extending.__all__:
+        assert getattr(extending, name).__doc__ or name == "Report", name
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert version.VERSION == metadata.version("pm-evidence") == pe.__version__
+
+
+def test_a_source_tree_that_is_not_installed_can_be_imported(monkeypatch):
+    def missing(name):
+        raise metadata.PackageNotFoundError(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "version", missing)
+        assert importlib.reload(version).VERSION == "0"
+    importlib.reload(version)
+    assert pe.__version__ == version.VERSION

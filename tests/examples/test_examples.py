@@ -20,14 +20,6 @@ MCSES = 4.0
 SEED = 1
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
-
-
 def off_by(estimate, exact):
     """Return the error in standard errors."""
     assert estimate.status == "ok"

@@ -26,14 +26,6 @@ FAR, SHARE_MISSED = 5.0, 0.05
 every_setting = pytest.mark.parametrize("name", gaussian.SETTINGS)
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
-
-
 # --- the geometric path ---
 
 

@@ -23,14 +23,6 @@ VALUES = {"mu": -0.4, "phi": 0.9, "sigma": 0.5}
 EXTRA = {"SV": {}, "SV-t": {"nu_minus_2": 2.5}, "SV-leverage": {"rho": -0.7}}
 
 
-@pytest.fixture(autouse=True)
-def _close_figures():
-    from matplotlib import pyplot
-
-    yield
-    pyplot.close("all")
-
-
 @pytest.fixture(scope="module")
 def returns():
     rng = np.random.default_rng(SEED)

@@ -15,7 +15,7 @@ from scipy import stats
 from examples.papers.tran_aisel import efficiency
 from pm_evidence.core.contracts import Plan
 from pm_evidence.samplers.aisel import tau_of
-from pm_evidence.testing.quadrature import log_integral
+from pm_evidence.testing.systems import log_integral
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -1,5 +1,6 @@
 """Calls of every public name, each with one argument, or two, that somebody gave by mistake."""
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,20 +20,13 @@ __all__ = ["Call", "calls", "covered", "pairs"]
 
 WORK = np.linspace(1.0, 2.0, 20)
 BOTH = {"work_forward": WORK, "work_reverse": WORK - 1.0}
-BLOCKS = {"forward_blocks": None, "reverse_blocks": None}
 LADDER = np.linspace(0.0, 1.0, 3)
-ON_LADDER = {"beta": LADDER, "energy": WORK, "rung": np.arange(20) % 3, "groups": None}
-WEIGHTED = {
-    "beta": LADDER,
-    "energy": WORK,
-    "log_z": np.zeros(3),
-    "prior": None,
-    "groups": None,
-}
-ROUNDS = {"beta": LADDER, "rounds": [(WORK, np.zeros(3))] * 2, "prior": None, "groups": None}
-TABLE = {"potential": np.stack([WORK, WORK + 1.0]), "counts": [10, 10], "groups": None}
+ON_LADDER = {"beta": LADDER, "energy": WORK, "rung": np.arange(20) % 3}
+WEIGHTED = {"beta": LADDER, "energy": WORK, "log_z": np.zeros(3)}
+ROUNDS = {"beta": LADDER, "rounds": [(WORK, np.zeros(3))] * 2}
+TABLE = {"potential": np.stack([WORK, WORK + 1.0]), "counts": [10, 10]}
 EVIDENCE = VALUES["evidence"]
-PLOT = {"backend": "none", "visuals": None, "figure_kwargs": None}
+PLOT = {"backend": "none"}
 
 
 @dataclass(frozen=True)
@@ -294,90 +288,63 @@ def plot_samples(**options):
 
 MACHINE = pe.rbm.RBM(np.ones((3, 2)), np.zeros(3), np.zeros(2), base="uniform")
 
+
+def of(function, **given):
+    """Return a function with good arguments: those that are given, and its defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return function, {p.name: p.default for p in parameters if p.default is not p.empty} | given
+
+
+_OF_BOTH = [estimators.bar, estimators.cumulant, estimators.histogram, estimators.work_density]
+_OF_WORK = [
+    *(estimators.cumulant_forward, estimators.cumulant_reverse, estimators.effective_sample_size),
+    *(estimators.importance, estimators.jarzynski, estimators.jarzynski_reverse),
+    *(estimators.lower_bound, estimators.upper_bound),
+]
+_OF_LADDER = [
+    *(estimators.chained_bar, estimators.mbar, estimators.mbar_curve),
+    *(estimators.stepping_stone, estimators.ti),
+]
+_OF_WEIGHTED = [estimators.rts, estimators.rts_curve, estimators.ti_rb]
 # What is called, and good arguments for all that may be wrong.
 # fmt: off
 GOOD = {
-    "AIS": (pe.methods.AIS, {
-        "direction": "both", "n_stages": 10, "ess": 0.5, "reverse_start": None, "islands": 2,
-    }),
-    "AISEL": (pe.methods.AISEL, {
-        "resampling": "systematic", "islands": 2, "chain_length": 1, "resample_below": 1.0,
-        "burn_in": 0, "ess": 0.5, "n_stages": None, "renewal": 1.0,
-    }),
-    "GMS13": (pe.schedules.GMS13, {"n_knots": 3, "pilot_stages": 3, "pilot_paths": 4}),
-    "VarOpt": (pe.schedules.VarOpt, {
-        "largest_step": 0.5, "pilot_stages": 3, "pilot_paths": 4, "smoothing": 0.1,
-    }),
-    "ParallelTempering": (pe.methods.ParallelTempering, {"n_temperatures": 4, "ladders": 4}),
-    "SimulatedTempering": (pe.methods.SimulatedTempering, {
-        "n_temperatures": 4, "chains": 4, "prior": np.ones(4), "start": "annealing", "sweeps": 2,
-        "rounds": 2,
-    }),
-    "SMC": (pe.methods.SMC, {
-        "islands": 2, "chain_length": 1, "ess": 0.5, "resampling": "systematic",
-        "resample_below": 1.0, "n_stages": 10,
-    }),
-    "ResampleMove": (pe.methods.ResampleMove, {
-        "islands": 2, "chain_length": 1, "ess": 0.5, "resampling": "residual",
-        "resample_below": 0.9, "allocation": "optimal", "n_stages": 10,
-    }),
-    "ARM": (pe.methods.ARM, {
-        "islands": 2, "generate": "copy", "decide": "first_pass", "ess_threshold": 0.7,
-        "max_rounds": 2, "reseed_moves": 2, "resampling": "residual", "resample_below": 0.9,
-        "allocation": "equal", "ess": 0.5, "n_stages": 10, "chain_length": 1,
-    }),
-    "DataPoints": (pe.paths.DataPoints, {"order": "random", "seed": 0, "batches": None}),
-    "HMC": (pe.kernels.HMC, {
-        "step_size": 0.5, "path_length": 1.0, "shape": None, "dense": None, "exploring": False,
-    }),
-    "RandomWalk": (pe.kernels.RandomWalk, {
-        "scale": 1.0, "n_steps": 2, "shape": None, "dense": None,
-    }),
-    "PseudoMarginal": (pe.kernels.PseudoMarginal, {
-        "scale": 1.0, "n_steps": 1, "renewal": 1.0, "shape": None, "spread": None,
-    }),
-    "Cycle": (pe.kernels.Cycle, {"parts": (pe.kernels.HMC(),)}),
-    "DiscreteGibbs": (pe.kernels.DiscreteGibbs, {"coordinates": [0], "lower": [0], "upper": [1]}),
-    "IntegerWalk": (pe.kernels.IntegerWalk, {"coordinates": [0], "spread": [1.0], "scale": 1.0}),
-    "Gaussian": (pe.mixtures.Gaussian, {
-        "start_mean": 1.0, "start_sd": 1.0, "mean": 0.0, "sd": 1.0, "tau": 0.5,
-    }),
-    "GPClassification": (pe.gp.GPClassification, {
-        "inputs": np.array([0.0, 1.0, 3.0]), "labels": np.array([0, 1, 1]), "length_scale": 1.0,
-        "amplitude": 1.0, "covariance": "squared_exponential", "representation": "sequence",
-        "order": "informative", "order_seed": 0, "reference": "prior", "jitter": 0.0,
-    }),
-    "GaussianMixture": (pe.mixtures.GaussianMixture, {
-        "y": np.array([1.0, 2.0, 4.0]), "n_components": 2, "mean_mu": 0.0, "mean_sigma": 1.0,
-        "variance_alpha": 2.0, "variance_beta": 1.0, "weights_a": 1.0, "variances": "unequal",
-        "order": "random", "order_seed": 0,
-    }),
-    "Ising": (pe.lattices.Ising, {"shape": 4, "coupling": 1.0, "field": 0.0, "periodic": True}),
-    "Potts": (pe.lattices.Potts, {"shape": 4, "q": 3, "coupling": 1.0, "periodic": True}),
-    "DetouredPath": (pe.paths.DetouredPath, {"target": pe.lattices.Ising(4), "height": 1.0}),
-    "RBM": (pe.rbm.RBM, {
-        "W": np.ones((3, 2)), "visible_bias": np.zeros(3), "hidden_bias": np.zeros(2),
-        "base": "uniform", "data": np.eye(3), "latent": "full",
-    }),
-    "MomentAveragedPath": (pe.paths.MomentAveragedPath, {
-        "target": MACHINE, "n_knots": 2, "n_updates": 3,
-    }),
-    "UnitByUnitPath": (pe.paths.UnitByUnitPath, {
-        "target": MACHINE, "unit_order": "variable", "n_sweeps": 2,
-    }),
-    "RBM.free_energy": (MACHINE.free_energy, {"visible": np.eye(3)}),
-    "RBM.hidden_probabilities": (MACHINE.hidden_probabilities, {"visible": np.eye(3)}),
-    "RBM.visible_probabilities": (MACHINE.visible_probabilities, {"hidden": np.eye(2)}),
-    "RBM.log_likelihood": (MACHINE.log_likelihood, {
-        "visible": np.eye(3), "log_z": pe.LogEvidence(1.0, 0.1, "bar"),
-    }),
-    "Gaussian.check": (pe.mixtures.Gaussian().check, {"draws": WORK}),
-    "Ising.energy": (pe.lattices.Ising(4).energy, {"draws": np.ones((2, 4, 4))}),
-    "Potts.energy": (pe.lattices.Potts(4, q=3).energy, {"draws": np.ones((2, 4, 4))}),
-    "LogEvidence": (pe.LogEvidence, {
-        "value": -1.0, "mcse": 0.1, "estimator": "bar", "status": "ok", "lower": -1.2,
-        "upper": -0.8, "message": "",
-    }),
+    **{each.__name__: of(each) for each in (
+        pe.methods.AIS, pe.methods.AISEL, pe.methods.ARM, pe.methods.ParallelTempering,
+        pe.methods.ResampleMove, pe.methods.SMC, pe.methods.SimulatedTempering,
+        pe.schedules.GMS13, pe.schedules.VarOpt, pe.paths.DataPoints, pe.kernels.HMC,
+        pe.kernels.PseudoMarginal, pe.kernels.RandomWalk, pe.mixtures.Gaussian, pe.lattices.Ising,
+        pe.lattices.Potts, pe.rbm.TrackLogZ,
+    )},
+    "Cycle": of(pe.kernels.Cycle, parts=(pe.kernels.HMC(),)),
+    "DiscreteGibbs": of(pe.kernels.DiscreteGibbs, coordinates=[0], lower=[0], upper=[1]),
+    "IntegerWalk": of(pe.kernels.IntegerWalk, coordinates=[0], spread=[1.0]),
+    "GPClassification": of(
+        pe.gp.GPClassification, inputs=np.array([0.0, 1.0, 3.0]), labels=np.array([0, 1, 1]),
+    ),
+    "GaussianMixture": of(
+        pe.mixtures.GaussianMixture, y=np.array([1.0, 2.0, 4.0]), n_components=2, mean_mu=0.0,
+        mean_sigma=1.0, variance_alpha=2.0, variance_beta=1.0,
+    ),
+    "DetouredPath": of(pe.paths.DetouredPath, target=pe.lattices.Ising(4)),
+    "RBM": of(
+        pe.rbm.RBM, W=np.ones((3, 2)), visible_bias=np.zeros(3), hidden_bias=np.zeros(2),
+        data=np.eye(3),
+    ),
+    "MomentAveragedPath": of(pe.paths.MomentAveragedPath, target=MACHINE, n_knots=2, n_updates=3),
+    "UnitByUnitPath": of(pe.paths.UnitByUnitPath, target=MACHINE, n_sweeps=2),
+    "RBM.free_energy": of(MACHINE.free_energy, visible=np.eye(3)),
+    "RBM.hidden_probabilities": of(MACHINE.hidden_probabilities, visible=np.eye(3)),
+    "RBM.visible_probabilities": of(MACHINE.visible_probabilities, hidden=np.eye(2)),
+    "RBM.log_likelihood": of(
+        MACHINE.log_likelihood, visible=np.eye(3), log_z=pe.LogEvidence(1.0, 0.1, "bar")
+    ),
+    "Gaussian.check": of(pe.mixtures.Gaussian().check, draws=WORK),
+    "Ising.energy": of(pe.lattices.Ising(4).energy, draws=np.ones((2, 4, 4))),
+    "Potts.energy": of(pe.lattices.Potts(4, q=3).energy, draws=np.ones((2, 4, 4))),
+    "LogEvidence": of(
+        pe.LogEvidence, value=-1.0, mcse=0.1, estimator="bar", lower=-1.2, upper=-0.8
+    ),
     "StateSpace": (state_space, {
         "name": "y", "init": lambda: pm.Normal.dist(0.0, 1.0),
         "transition": lambda h, t: pm.Normal.dist(h, 1.0),
@@ -402,12 +369,8 @@ GOOD = {
         "target": None, "draws": 20, "n_stages": 3, "kernel": "auto", "cores": 1,
         "executor": None, "random_seed": 1,
     }),
-    "compare": (pe.compare, {
-        "models": {"a": EVIDENCE, "b": EVIDENCE}, "prior_probs": None, "loo": False,
-    }),
-    "average_models": (pe.average_models, {
-        "models": of_models, "prior_probs": None, "draws": 8, "random_seed": 1,
-    }),
+    "compare": of(pe.compare, models={"a": EVIDENCE, "b": EVIDENCE}),
+    "average_models": of(pe.average_models, models=of_models, draws=8, random_seed=1),
     "prior_sensitivity": (sensitivity, {
         "model": None, "priors": None, "result": None, "new_runs": "never", "target_mcse": 0.1,
         "random_seed": 1, "progressbar": False, "sample_kwargs": None,
@@ -416,10 +379,7 @@ GOOD = {
         "models": None, "n": 20, "prior_probs": None, "simulators": None, "target_mcse": 0.1,
         "cores": 1, "random_seed": 1, "progressbar": False,
     }),
-    "format_table": (pe.format_table, {
-        "table": pe.compare({"a": EVIDENCE, "b": EVIDENCE}), "style": "text",
-        "numbers": "parentheses", "columns": None, "caption": None,
-    }),
+    "format_table": of(pe.format_table, table=pe.compare({"a": EVIDENCE, "b": EVIDENCE})),
     "bayes_factor": (pe.bayes_factor, {"dt1": EVIDENCE, "dt2": EVIDENCE}),
     "bayes_factor.models": (factor_of_models, {
         "idata": None, "target_mcse": 0.1, "cores": 1, "executor": None, "random_seed": 1,
@@ -432,22 +392,18 @@ GOOD = {
     "bayes_factor.constraint": (factor_of_point, {
         "model": None, "constraint": lambda values: values["x"] > 0.5, "target_mcse": 0.1,
     }),
-    "report": (pe.report, {"comparison": comparison, "models": None}),
-    "sequential_evidence": (pe.sequential_evidence, {"dt": of_data}),
-    "compare_models": (pe.compare_models, {
-        "models": both_results, "prior_probs": None, "target_mcse": 0.1, "random_seed": 1,
-        "progressbar": False,
-    }),
-    "attach_evidence": (pe.attach_evidence, {"idata": result, "evidence": result}),
-    "log_evidence": (pe.log_evidence, {"dt": result, "estimator": None}),
-    "to_record": (pe.to_record, {"dt": result}),
-    "estimate": (pe.estimate, {"dt": result, "estimators": None}),
-    "summary": (pe.summary, {
-        "dt": result, "var_names": None, "funcs": None, "filter_vars": None, "coords": None,
-        "ci_prob": None, "ci_kind": None, "round_to": "auto",
-    }),
+    "report": of(pe.report, comparison=comparison),
+    "sequential_evidence": of(pe.sequential_evidence, dt=of_data),
+    "compare_models": of(
+        pe.compare_models, models=both_results, target_mcse=0.1, random_seed=1, progressbar=False
+    ),
+    "attach_evidence": of(pe.attach_evidence, idata=result, evidence=result),
+    "log_evidence": of(pe.log_evidence, dt=result),
+    "to_record": of(pe.to_record, dt=result),
+    "estimate": of(pe.estimate, dt=result),
+    "summary": of(pe.summary, dt=result),
     "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
-    "Bridge": (pe.methods.Bridge, {"idata": result}),
+    "Bridge": of(pe.methods.Bridge, idata=result),
     "bridge_sampling": (bridge_sampling, {
         "idata": None, "model": None, "target_mcse": None, "max_time": None, "max_draws": None,
         "draws": 320, "kernel": "auto", "potentials": "likelihood", "reparameterise": True,
@@ -465,10 +421,6 @@ GOOD = {
         "validation": np.eye(4),
         "start": pe.rbm.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
     }),
-    "TrackLogZ": (pe.rbm.TrackLogZ, {
-        "n_temperatures": 3, "n_chains": 5, "n_sweeps": 1, "alpha": 0.5, "slope": 1.0,
-        "predict": True, "every": 1, "patience": 2, "keep": (1, 2),
-    }),
     "raise_log_likelihood": (raise_log_likelihood, {
         "machine": MACHINE, "visible": np.eye(3), "n_stages": 5, "n_paths": 1,
         "schedule": "linear", "kernel": "auto", "path": "auto", "cores": 1, "executor": None,
@@ -478,71 +430,35 @@ GOOD = {
         "samples": np.eye(4), "shape": (2, 2), "n_columns": 2, "backend": None, "visuals": None,
         "figure_kwargs": None,
     }),
-    "plot_compare": (pe.plot_compare, {
-        "models": {"a": EVIDENCE, "b": EVIDENCE}, "quantity": "evidence", **PLOT,
-    }),
-    "plot_sequential": (pe.plot_sequential, {
-        "dt1": of_data, "dt2": of_data, "names": ("a", "b"), **PLOT,
-    }),
-    "plot_sensitivity": (pe.plot_sensitivity, {"table": priors_table, **PLOT}),
-    "plot_calibration": (pe.plot_calibration, {"calibration": calibration, "bins": 5, **PLOT}),
-    "plot_energy": (pe.plot_energy, {"dt": result, **PLOT}),
-    "plot_schedule": (pe.plot_schedule, {"dt": result, **PLOT}),
-    "plot_temperatures": (pe.plot_temperatures, {"dt": tempered_result, "chain": 0, **PLOT}),
-    "plot_work": (pe.plot_work, {"dt": result, "kind": "kde", **PLOT}),
-    "plot_estimates": (pe.plot_estimates, {"dt": result, "reference": None, **PLOT}),
-    "estimators.bar": (estimators.bar, {**BOTH, **BLOCKS, "name": "bar"}),
-    "estimators.bridge": (estimators.bridge, {"works": [(WORK, WORK - 1.0)] * 2}),
-    "estimators.cumulant": (estimators.cumulant, {**BOTH, **BLOCKS}),
-    "estimators.cumulant_forward": (estimators.cumulant_forward, {"work": WORK, "blocks": None}),
-    "estimators.cumulant_reverse": (estimators.cumulant_reverse, {"work": WORK, "blocks": None}),
-    "estimators.difference": (estimators.difference, {"minuend": EVIDENCE, "subtrahend": EVIDENCE}),
-    "estimators.effective_sample_size": (estimators.effective_sample_size, {"work": WORK}),
-    "estimators.histogram": (estimators.histogram, {**BOTH, **BLOCKS}),
-    "estimators.histogram_draws": (estimators.histogram_draws, {
-        **BOTH, "draws": 5, "random_seed": 1,
-    }),
-    "estimators.histogram_posterior": (estimators.histogram_posterior, {
-        **BOTH, "draws": 5, "random_seed": 1,
-    }),
-    "estimators.importance": (estimators.importance, {"work": WORK}),
-    "estimators.jarzynski": (estimators.jarzynski, {
-        "work": WORK, "blocks": None, "name": "jarzynski",
-    }),
-    "estimators.jarzynski_reverse": (estimators.jarzynski_reverse, {"work": WORK, "blocks": None}),
-    "estimators.optimal_allocation": (estimators.optimal_allocation, {
-        "variance": np.array([0.1, 0.4]), "n_particles": 100.0,
-    }),
-    "estimators.lower_bound": (estimators.lower_bound, {"work": WORK, "blocks": None}),
-    "estimators.upper_bound": (estimators.upper_bound, {
-        "work": WORK, "blocks": None, "exact": False,
-    }),
-    "estimators.power_posterior": (estimators.power_posterior, {
-        "beta": np.linspace(0.0, 1.0, 3), "energy": np.ones((2, 3)), "variance": None,
-    }),
-    "estimators.recommend": (estimators.recommend, {
-        "found": [pe.LogEvidence(-1.0, 0.1, "bridge"), pe.LogEvidence(-1.0, 0.2, "smc")],
-    }),
-    "estimators.single_run": (estimators.single_run, {
-        "work": WORK, "relative_variance": np.ones(20),
-    }),
-    "estimators.work_density": (estimators.work_density, BOTH),
-    "estimators.chained_bar": (estimators.chained_bar, ON_LADDER),
-    "estimators.mbar": (estimators.mbar, ON_LADDER),
-    "estimators.mbar_curve": (estimators.mbar_curve, ON_LADDER),
-    "estimators.multistate": (estimators.multistate, TABLE),
-    "estimators.multistate_curve": (estimators.multistate_curve, TABLE),
-    "estimators.rts": (estimators.rts, WEIGHTED),
-    "estimators.rts_combined": (estimators.rts_combined, ROUNDS),
-    "estimators.rts_combined_curve": (estimators.rts_combined_curve, ROUNDS),
-    "estimators.rts_curve": (estimators.rts_curve, WEIGHTED),
-    "estimators.stepping_stone": (estimators.stepping_stone, {**ON_LADDER, "direction": "reverse"}),
-    "estimators.ti": (estimators.ti, {**ON_LADDER, "rule": "trapezoid"}),
-    "estimators.ti_rb": (estimators.ti_rb, {**WEIGHTED, "rule": "trapezoid"}),
-    "estimators.ts": (estimators.ts, {
-        "rung": ON_LADDER["rung"], "log_z": np.zeros(3), "prior": None, "groups": None,
-        "pseudocount": 0.1,
-    }),
+    "plot_compare": of(pe.plot_compare, models={"a": EVIDENCE, "b": EVIDENCE}, **PLOT),
+    "plot_sequential": of(pe.plot_sequential, dt1=of_data, dt2=of_data, **PLOT),
+    "plot_sensitivity": of(pe.plot_sensitivity, table=priors_table, **PLOT),
+    "plot_calibration": of(pe.plot_calibration, calibration=calibration, bins=5, **PLOT),
+    "plot_temperatures": of(pe.plot_temperatures, dt=tempered_result, **PLOT),
+    **{each.__name__: of(each, dt=result, **PLOT) for each in (
+        pe.plot_energy, pe.plot_estimates, pe.plot_schedule, pe.plot_work,
+    )},
+    **{f"estimators.{name}": of(getattr(estimators, name), **given) for name, given in {
+        **{each.__name__: BOTH for each in _OF_BOTH},
+        **{each.__name__: {"work": WORK} for each in _OF_WORK},
+        **{each.__name__: ON_LADDER for each in _OF_LADDER},
+        **{each.__name__: WEIGHTED for each in _OF_WEIGHTED},
+        "bridge": {"works": [(WORK, WORK - 1.0)] * 2},
+        "difference": {"minuend": EVIDENCE, "subtrahend": EVIDENCE},
+        "histogram_draws": {**BOTH, "draws": 5, "random_seed": 1},
+        "histogram_posterior": {**BOTH, "draws": 5, "random_seed": 1},
+        "multistate": TABLE,
+        "multistate_curve": TABLE,
+        "optimal_allocation": {"variance": np.array([0.1, 0.4]), "n_particles": 100.0},
+        "power_posterior": {"beta": LADDER, "energy": np.ones((2, 3))},
+        "recommend": {
+            "found": [pe.LogEvidence(-1.0, 0.1, "bridge"), pe.LogEvidence(-1.0, 0.2, "smc")],
+        },
+        "rts_combined": ROUNDS,
+        "rts_combined_curve": ROUNDS,
+        "single_run": {"work": WORK, "relative_variance": np.ones(20)},
+        "ts": {"rung": ON_LADDER["rung"], "log_z": np.zeros(3)},
+    }.items()},
 }
 # fmt: on
 # Which of them read a stored result, and as which argument.

@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import betaln, expit, gammaln, logsumexp
 
 import pm_evidence as pe
-from pm_evidence.testing.closed_forms import log_normal
+from pm_evidence.testing.systems import log_normal
 from tests.repeated_runs import HEADER, repeat_model
 
 MCSES = 4.0
