@@ -23,9 +23,9 @@ def stored(record, evidence=(BAR,), recommended=None):
 
 
 def make_run(
-    *,
     forward=(31.0, 32.0),
     reverse=(30.5, 31.5),
+    *,
     beta=(0.0, 0.25, 0.5, 1.0),
     energy=((40.0, 35.0, 32.0), (37.0, 33.0, 30.0)),
     sd=2.0,

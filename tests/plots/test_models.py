@@ -13,11 +13,7 @@ from pm_evidence.plots import plot_calibration, plot_compare, plot_sensitivity
 from pm_evidence.results import compare
 from pm_evidence.results.sensitivity import AS_WRITTEN, Row, sensitivity_table
 from tests.api.refusals import check_refusals
-from tests.plots.drawing import (
-    assert_texts_fit,
-    drawn,
-    legend_texts,
-)
+from tests.plots.drawing import assert_texts_fit, drawn, legend_texts, only_plot
 from tests.results.test_calibration import found, runs
 
 # --- plot_compare ---
@@ -30,13 +26,9 @@ MODELS = {
 }
 
 
-def compare_target(collection):
-    return collection.get_viz("plot")
-
-
 def test_compare_draws_points_and_95_percent_intervals_best_on_top():
     collection = plot_compare(MODELS, backend="none")
-    target = compare_target(collection)
+    target = only_plot(collection)
     points = drawn(target, "scatter")
     assert [float(p["x"][0]) for p in points] == [-1201.0, -1202.5, -1205.0]
     assert [float(p["y"][0]) for p in points] == [3.0, 2.0, 1.0]
@@ -47,7 +39,7 @@ def test_compare_draws_points_and_95_percent_intervals_best_on_top():
 
 
 def test_compare_labels_carry_names_units_and_differences():
-    target = compare_target(plot_compare(MODELS, backend="none"))
+    target = only_plot(plot_compare(MODELS, backend="none"))
     (ticks,) = drawn(target, "yticks")
     assert list(ticks["labels"]) == ["hierarchical", "separate", "pooled"]
     assert list(ticks["ticks"]) == [3.0, 2.0, 1.0]
@@ -68,12 +60,10 @@ def test_compare_says_that_points_hide_intervals():
         models = MODELS | {"pooled": LogEvidence(-1205.0, last, "bar")}
         models["hierarchical"] = LogEvidence(-1201.0, 0.01, "bar")
         models["separate"] = LogEvidence(-1190.0, 0.01, "bar")
-        said.append(
-            drawn(compare_target(plot_compare(models, backend="none")), "title")[0]["string"]
-        )
+        said.append(drawn(only_plot(plot_compare(models, backend="none")), "title")[0]["string"])
     assert said[0].endswith("(all intervals are narrower than the points)")
     assert said[1].endswith("(some intervals are narrower than the points)")
-    (usual,) = drawn(compare_target(plot_compare(MODELS, backend="none")), "title")
+    (usual,) = drawn(only_plot(plot_compare(MODELS, backend="none")), "title")
     assert "narrower" not in usual["string"]
 
 
@@ -81,7 +71,7 @@ def test_compare_takes_the_degrees_of_freedom_from_models_and_table():
     """Four islands know their error badly; a normal interval would be 40 % too short."""
     models = {"a": LogEvidence(-1.0, 0.1, "smc", dof=3.0), "b": LogEvidence(-9.0, 0.1, "smc")}
     for given in (models, compare(models), compare(models).iloc[::-1]):
-        bars = drawn(compare_target(plot_compare(given, backend="none")), "line")
+        bars = drawn(only_plot(plot_compare(given, backend="none")), "line")
         lengths = [bar["x"][1] - bar["x"][0] for bar in bars]
         np.testing.assert_allclose(lengths, [0.2 * 3.182446, 0.2 * 1.959964], rtol=1e-6)
 
@@ -90,7 +80,7 @@ def test_compare_marks_what_is_not_to_be_trusted():
     models = MODELS | {"doubtful": LogEvidence(-1202.0, 0.1, "smc", "dominated")}
     collection = plot_compare(models, backend="matplotlib")
     assert legend_texts(collection) == ["ok", "cannot be trusted: see the status"]
-    target = compare_target(plot_compare(models, backend="none"))
+    target = only_plot(plot_compare(models, backend="none"))
     (open_point,) = [point for point in drawn(target, "scatter") if point["facecolor"] == "B0"]
     assert float(open_point["x"][0]) == -1202.0
     sound = plot_compare(MODELS, backend="matplotlib")
@@ -100,7 +90,7 @@ def test_compare_marks_what_is_not_to_be_trusted():
 def test_compare_draws_posterior_probabilities():
     """Points and labels are those of the table; intervals stay within 0 and 1."""
     table = compare(MODELS)
-    target = compare_target(plot_compare(table, quantity="probability", backend="none"))
+    target = only_plot(plot_compare(table, quantity="probability", backend="none"))
     points = [float(point["x"][0]) for point in drawn(target, "scatter")]
     np.testing.assert_allclose(points, table["prob"])
     ends = np.array([bar["x"] for bar in drawn(target, "line")])
@@ -119,7 +109,7 @@ def test_compare_draws_posterior_probabilities():
 
 def test_compare_shows_a_status_and_no_point_for_an_unknown_evidence():
     models = MODELS | {"broken": LogEvidence(np.nan, np.nan, "bar", "no_overlap")}
-    target = compare_target(plot_compare(models, backend="none"))
+    target = only_plot(plot_compare(models, backend="none"))
     assert len(drawn(target, "scatter")) == 3
     (ticks,) = drawn(target, "yticks")
     assert ticks["labels"][-1] == "broken (no_overlap, no value to draw)"
@@ -141,7 +131,7 @@ def test_compare_in_matplotlib_keeps_every_text_inside_and_apart(tmp_path):
     collection = plot_compare(models, backend="matplotlib")
     collection.savefig(tmp_path / "compare.png")
     assert (tmp_path / "compare.png").stat().st_size > 5000
-    figure, axes = collection.get_viz("figure"), compare_target(collection)
+    figure, axes = collection.get_viz("figure"), only_plot(collection)
     assert_texts_fit(figure, [*axes.texts, axes.title, axes.xaxis.label, *axes.get_yticklabels()])
     low, high = axes.get_xlim()
     ticks = [tick for tick in axes.get_xticklabels() if low <= tick.get_position()[0] <= high]
@@ -163,12 +153,8 @@ DOUBTFUL = Row("mu", "odd", np.nan, LogEvidence(-32.0, 0.1, "bridge", "heavy_tai
 MISSING = Row("mu", "none", np.nan, LogEvidence(np.nan, np.nan, "", "failed"), np.nan, np.nan)
 
 
-def plot_of(collection, name="plot"):
-    return collection.get_viz("plot", name) if name != "plot" else collection.get_viz("plot")
-
-
 def test_sensitivity_draws_factors_with_their_intervals():
-    target = plot_of(plot_sensitivity(sensitivity_table(ROWS), backend="none"))
+    target = only_plot(plot_sensitivity(sensitivity_table(ROWS), backend="none"))
     points = drawn(target, "scatter")
     assert [float(p["x"][0]) for p in points] == [0.4, 0.0, 0.0, -1.2]
     heights = [float(np.ravel(p["y"])[0]) for p in points]
@@ -184,14 +170,14 @@ def test_doubtful_priors_look_different_and_missing_ones_have_a_label():
     table = sensitivity_table([*ROWS, DOUBTFUL, MISSING])
     collection = plot_sensitivity(table, backend="matplotlib")
     assert legend_texts(collection) == ["ok", "cannot be trusted: see the status"]
-    labels = [label.get_text() for label in plot_of(collection).get_yticklabels()]
+    labels = [label.get_text() for label in only_plot(collection).get_yticklabels()]
     assert labels[-2:] == ["mu: odd (heavy_tail)", "mu: none (failed)"]
-    assert len(drawn(plot_of(plot_sensitivity(table, backend="none")), "scatter")) == 5
+    assert len(drawn(only_plot(plot_sensitivity(table, backend="none")), "scatter")) == 5
 
 
 def test_calibration_draws_frequencies_of_the_bins():
     calibration = found(runs())
-    target = plot_of(plot_calibration(calibration, bins=5, backend="none"), "narrow")
+    target = plot_calibration(calibration, bins=5, backend="none").get_viz("plot", "narrow")
     (points,) = drawn(target, "scatter")
     hit = (calibration.runs["drawn_from"] == "narrow").values
     assert np.mean(points["y"]) == pytest.approx(hit.mean())

@@ -35,17 +35,13 @@ def normal_work(variance=2.0, n=2000):
     ]
 
 
-def run_of(forward, reverse, **arguments):
-    return make_run(forward=forward, reverse=reverse, **arguments)
-
-
 def densities(target):
     """Forward and reverse line, each as x and y."""
     return [(np.asarray(line["x"]), np.asarray(line["y"])) for line in drawn(target, "line")]
 
 
 def test_densities_are_those_of_the_work_and_cross_at_minus_log_z():
-    target = only_plot(plot_work(run_of(*normal_work()), backend="none"))
+    target = only_plot(plot_work(make_run(*normal_work()), backend="none"))
     (x, forward), (also_x, reverse) = densities(target)
     assert x.tolist() == also_x.tolist()
     sd = np.sqrt(2.0)
@@ -59,7 +55,7 @@ def test_densities_are_those_of_the_work_and_cross_at_minus_log_z():
 
 def test_a_histogram_has_the_counts_of_each_direction_in_common_bins():
     forward, reverse = normal_work()
-    target = only_plot(plot_work(run_of(forward, reverse), kind="hist", backend="none"))
+    target = only_plot(plot_work(make_run(forward, reverse), kind="hist", backend="none"))
     bars = drawn(target, "hist")
     assert len(bars) == len(drawn(target, "step")) == 2
     for bar, work in zip(bars, (forward, reverse), strict=True):
@@ -70,7 +66,7 @@ def test_a_histogram_has_the_counts_of_each_direction_in_common_bins():
 
 def test_lines_stand_at_the_estimate_and_the_means():
     forward, reverse = normal_work()
-    target = only_plot(plot_work(run_of(forward, reverse), backend="none"))
+    target = only_plot(plot_work(make_run(forward, reverse), backend="none"))
     lines = drawn(target, "vline")
     assert [line["x"] for line in lines] == pytest.approx([31.3, 32.3, 30.3])
     estimate, forward_mean, reverse_mean = (line["color"] for line in lines)
@@ -82,14 +78,14 @@ def test_lines_stand_at_the_estimate_and_the_means():
 
 def test_an_estimate_without_an_interval_gets_one_from_its_error():
     evidence = (LogEvidence(-31.3, 0.1, "bar"),)
-    target = only_plot(plot_work(run_of(*normal_work(), evidence=evidence), backend="none"))
+    target = only_plot(plot_work(make_run(*normal_work(), evidence=evidence), backend="none"))
     (band,) = drawn(target, "vspan")
     assert [band["xmin"], band["xmax"]] == pytest.approx([31.104, 31.496], abs=1e-3)
 
 
 def test_an_unknown_estimate_has_no_line():
     evidence = (LogEvidence(np.nan, np.nan, "bar", "no_overlap"),)
-    collection = plot_work(run_of(*normal_work(), evidence=evidence), backend="none")
+    collection = plot_work(make_run(*normal_work(), evidence=evidence), backend="none")
     assert len(drawn(only_plot(collection), "vline")) == 2
     assert not drawn(only_plot(collection), "vspan")
 
@@ -97,7 +93,7 @@ def test_an_unknown_estimate_has_no_line():
 def test_a_huge_interval_does_not_press_the_densities_together():
     evidence = (LogEvidence(-31.3, 1e4, "bar", "no_overlap", lower=-5e4, upper=np.inf),)
     forward, reverse = normal_work()
-    run = run_of(forward, reverse, evidence=evidence)
+    run = make_run(forward, reverse, evidence=evidence)
     target = only_plot(plot_work(run, backend="none"))
     low, high = drawn(target, "xlim")[0]["lims"]
     assert low < reverse.min() < forward.max() < high
@@ -109,7 +105,7 @@ def test_a_long_tail_is_cut_but_counts():
     forward, reverse = normal_work()
     forward = forward.copy()
     forward[:200] = np.geomspace(1e3, 1e7, 200)
-    run = run_of(forward, reverse)
+    run = make_run(forward, reverse)
     collection = plot_work(run, backend="matplotlib")
     low, high = only_plot(collection).get_xlim()
     assert 20.0 < low < 27.0
@@ -132,7 +128,7 @@ def test_a_long_tail_is_cut_but_counts():
 def test_paths_of_weight_zero_are_told_and_counted():
     forward, reverse = normal_work()
     forward = np.concatenate([forward, np.full(len(forward), np.inf)])
-    run = run_of(forward, reverse)
+    run = make_run(forward, reverse)
     collection = plot_work(run, backend="matplotlib")
     assert legend_texts(collection)[:2] == [
         "forward work (50 % of weight zero)",
@@ -147,19 +143,19 @@ def test_work_that_does_not_vary_can_be_drawn(noise):
     """A constant likelihood, or one stage of perfect moves: a density would be infinite."""
     forward = np.full(50, 31.3)
     reverse = forward + noise * np.arange(50)
-    collection = plot_work(run_of(forward, reverse), backend="none")
+    collection = plot_work(make_run(forward, reverse), backend="none")
     bars = drawn(only_plot(collection), "hist")
     assert [bar["y"].max() > 0 for bar in bars] == [True, True]
 
 
 def test_labels_carry_units():
-    target = only_plot(plot_work(run_of(*normal_work()), backend="none"))
+    target = only_plot(plot_work(make_run(*normal_work()), backend="none"))
     assert drawn(target, "xlabel")[0]["string"] == "work (nats)"
     assert drawn(target, "ylabel")[0]["string"] == "density (per nat)"
 
 
 def test_work_that_cannot_be_drawn_is_refused():
-    run = run_of(*normal_work())
+    run = make_run(*normal_work())
     with pytest.raises(ValueError, match=r'only forward; sample with method="ais"'):
         plot_work(make_run(reverse=None), backend="none")
     with pytest.raises(ValueError, match=r"finite forward work, got 2 paths without any"):

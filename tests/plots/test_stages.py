@@ -20,6 +20,10 @@ from tests.plots.drawing import (
 # --- plot_schedule ---
 
 
+def panel(collection, name):
+    return collection.get_target(name, {})
+
+
 def make_tree(n_stages=5, *, reverse=True, energy=None):
     stage, ones = np.arange(n_stages, dtype=float), np.ones(n_stages)
     mean = np.linspace(40.0, 30.0, n_stages) if energy is None else energy
@@ -33,10 +37,6 @@ def tree_of(forward, *reverse, power=1):
     return stored(RunRecord("ais", beta, {Role.FORWARD: [forward], Role.REVERSE: reverse}))
 
 
-def schedule_target(collection, name):
-    return collection.get_target(name, {})
-
-
 def test_schedule_draws_each_quantity_against_the_stage():
     collection = plot_schedule(make_tree(reverse=False), backend="none")
     for name, label, first in (
@@ -45,7 +45,7 @@ def test_schedule_draws_each_quantity_against_the_stage():
         ("acceptance", "acceptance probability", 0.3),
         ("energy_mean", "mean energy (nats)", 40.0),
     ):
-        target = schedule_target(collection, name)
+        target = panel(collection, name)
         (line,) = drawn(target, "line")
         known = np.isfinite(line["y"])
         # stage k ends at k: its size and its acceptance stand there, its energy where it begins
@@ -55,19 +55,19 @@ def test_schedule_draws_each_quantity_against_the_stage():
         assert drawn(target, "title")
         assert drawn(target, "ylabel")[0]["string"] == label
         assert drawn(target, "xlabel")[0]["string"] == "stage"
-    beta = drawn(schedule_target(collection, "beta"), "line")[0]
+    beta = drawn(panel(collection, "beta"), "line")[0]
     assert beta["y"].tolist() == (np.linspace(0, 1, 6) ** 3).tolist()
 
 
 def test_schedule_has_lines_for_good_and_bad():
     collection = plot_schedule(make_tree(), backend="none")
     for name, heights in (("ess", [0.5, 0.1]), ("acceptance", [0.2, 0.05]), ("beta", [])):
-        target = schedule_target(collection, name)
+        target = panel(collection, name)
         assert horizontal_lines(target) == heights
         title = drawn(target, "title")[0]["string"]
         assert all(f"{height:g}" in title for height in heights)
     off = plot_schedule(make_tree(), backend="none", visuals={"good": False, "bad": False})
-    assert not horizontal_lines(schedule_target(off, "ess"))
+    assert not horizontal_lines(panel(off, "ess"))
 
 
 def test_schedule_puts_energies_where_populations_were_moved():
@@ -79,15 +79,13 @@ def test_schedule_puts_energies_where_populations_were_moved():
         return BlockRecord(0, np.ones(2), trace, end=(end, 1.0))
 
     there, back = block(50 - 10 * beta[:-1]), block(50 - 10 * beta[1:])
-    lines = drawn(
-        schedule_target(plot_schedule(tree_of(there, back), backend="none"), "energy_mean"), "line"
-    )
+    lines = drawn(panel(plot_schedule(tree_of(there, back), backend="none"), "energy_mean"), "line")
     for line, stages in zip(lines, (range(5), range(1, 6)), strict=True):
         known = np.isfinite(line["y"])
         assert np.asarray(line["x"])[known].tolist() == list(stages)
         np.testing.assert_allclose(line["y"][known], 50 - 10 * beta[known])
     island = tree_of(block(50 - 10 * beta[:-1], end=40.0))
-    (line,) = drawn(schedule_target(plot_schedule(island, backend="none"), "energy_mean"), "line")
+    (line,) = drawn(panel(plot_schedule(island, backend="none"), "energy_mean"), "line")
     np.testing.assert_allclose(line["y"], 50 - 10 * beta)
 
 
@@ -100,7 +98,7 @@ def test_schedule_draws_sizes_of_accumulated_weights_for_paths_only():
         return BlockRecord(0, np.ones(2), StageTrace(ones, ones, share, ones, path_ess))
 
     collection = plot_schedule(tree_of(block(share**2), block(share[::-1] ** 2)), backend="none")
-    target = schedule_target(collection, "path_ess")
+    target = panel(collection, "path_ess")
     assert drawn(target, "title")[0]["string"] == "ESS of all steps so far"
     places = (range(1, 6), range(5))
     for line, stages, sizes in zip(
@@ -117,7 +115,7 @@ def test_schedule_draws_sizes_of_accumulated_weights_for_paths_only():
 def test_schedule_tells_directions_and_models_apart():
     runs = {"a": make_tree(3), "b": make_tree(6), "c": make_tree(4, reverse=False)}
     collection = plot_schedule(runs, backend="none")
-    lines = drawn(schedule_target(collection, "ess"), "line")
+    lines = drawn(panel(collection, "ess"), "line")
     assert len(lines) == 5  # c has no reverse run
     assert len({line["color"] for line in lines}) == 3
     assert len({line["linestyle"] for line in lines}) == 2
@@ -126,9 +124,9 @@ def test_schedule_tells_directions_and_models_apart():
 
 
 def test_schedule_of_one_stage_shows_points():
-    target = schedule_target(plot_schedule(make_tree(1, reverse=False), backend="none"), "ess")
+    target = panel(plot_schedule(make_tree(1, reverse=False), backend="none"), "ess")
     assert len(drawn(target, "scatter")) == 1
-    many = schedule_target(plot_schedule(make_tree(60), backend="none"), "ess")
+    many = panel(plot_schedule(make_tree(60), backend="none"), "ess")
     assert not drawn(many, "scatter")
 
 
@@ -136,7 +134,7 @@ def test_schedule_puts_a_wide_range_of_energies_on_a_logarithmic_axis():
     wide = np.array([np.inf, 1e6, 500.0, 40.0, 30.0])
     for energy, scales in ((wide, ["log"]), (wide - 100.0, []), (None, [])):
         collection = plot_schedule(make_tree(energy=energy), backend="none")
-        target = schedule_target(collection, "energy_mean")
+        target = panel(collection, "energy_mean")
         assert [element["scale"] for element in drawn(target, "yscale")] == scales
 
 
@@ -163,7 +161,7 @@ def test_a_part_of_a_stored_result():
     tree = make_tree()
     annealing = tree["annealing"].to_dataset()
     tree["annealing"] = xr.DataTree(annealing.isel(direction=slice(1, None)))
-    target = schedule_target(plot_schedule(tree, backend="none"), "ess")
+    target = panel(plot_schedule(tree, backend="none"), "ess")
     assert len(drawn(target, "line")) == 1
     shape = annealing["ess"].shape
     texts = annealing.assign(path_ess=(("direction", "stage"), np.full(shape, "a")))
@@ -218,10 +216,6 @@ def run_of(*chains, **info):
     facts = Facts(ladders=sum(len(np.unique(each.ladder)) for each in chains), **info)
     record = RunRecord("parallel_tempering", BETA, {Role.FORWARD: blocks}, facts=facts)
     return stored(record)
-
-
-def panel(collection, name):
-    return collection.get_target(name, {})
 
 
 def values(line):
