@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count, check_kind, described
 from pm_evidence.core.exceptions import usual_floats
-from pm_evidence.core.records import Role, RunRecord, TemperedChains
+from pm_evidence.core.records import Role, TemperedChains
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
 from pm_evidence.results.record import to_record
@@ -334,15 +334,17 @@ def plot_temperatures(
     parts = ("line", "point", "goal", "bars", "trace", *layout.AXES)
     figure = layout.Figure(parts, visuals, backend, figure_kwargs, pc_kwargs)
     run = _Run.of(dt)
-    chain = check_count("chain", chain, 0, sum(len(each.ladder) for each in run.chains) - 1)
+    block, place = run.chains[check_count("chain", chain, 0, len(run.chains) - 1)]
+    rung = block.rung[:_MOST_ITERATIONS, place]
     panels = xr.Dataset(dict.fromkeys(_OF_TEMPERING, 0.0))
     figure.open(panels, 6, 2, cols=["__variable__"], col_wrap=2)
     _draw_by_temperature(figure, run)
     _draw_trips(figure, run)
-    iteration, rung, _ = run.rungs(chain)
-    trace = layout.curve("trace", x=iteration, y=rung)
+    trace = layout.curve("trace", x=block.every * np.arange(len(rung)), y=rung)
     figure.draw("trace", "line_xy", trace, color="C0", width=1)
-    titles = _titles(run, chain)
+    titles, n = _titles(run), len(block.rung)
+    shown = f", {len(rung):,} of {n:,} iterations" if n > len(rung) else ""
+    titles["trace"] = f"Temperatures of chain {chain}{shown}"
     for name, (xlabel, ylabel) in _OF_TEMPERING.items():
         ylabel = ylabel.format(group="ladders" if run.ladders else "chains")
         figure.labels(name, title=titles[name], xlabel=xlabel, ylabel=ylabel)
@@ -367,62 +369,39 @@ class _Run:
     # shape (n_temperatures - 1,): rejection rates between neighbours; NaN where one of them has no
     # states
     rates: Floats
-    # shape (n_ladders,): round trips and restarts of the chains of each ladder
-    trips: NDArray[np.int64]
-    restarts: NDArray[np.int64]
-    chains: tuple[TemperedChains, ...]  # the chains of each block
-    ladders: bool  # whether a ladder has several chains
+    trips: Floats  # shape (n_ladders,): round trips of the chains of each ladder
+    n_restarts: int
+    chains: list[tuple[TemperedChains, int]]  # for each chain, those of its block and its place
 
     @classmethod
     def of(cls, dt: Any) -> "_Run":
         """Return what is drawn of a result; raise if it holds no tempered chains."""
-        record = _record_of(dt)
-        chains, n = record.tempered, len(record.beta)
-        energy = np.concatenate([each.energy.ravel() for each in chains])
-        rung = np.concatenate([each.rung.ravel() for each in chains])
-        prior = record.facts.tempering_prior or np.full(n, 1.0 / n)
-        trips, restarts = (
-            np.concatenate([_by_ladder(each, getattr(each, name)) for each in chains])
-            for name in ("round_trips", "restarts")
-        )
+        check_kind("dt", dt, xr.DataTree, "pass what sample_evidence returned")
+        record = to_record(dt)
+        blocks, n = record.tempered, len(record.beta)
+        if not any(each.energy.size for each in blocks):
+            raise ValueError(
+                "dt must hold chains that move between temperatures, got a run of method="
+                f"{described(record.method)}; sample with method='parallel_tempering' or "
+                "'simulated_tempering'."
+            )
+        energy = np.concatenate([each.energy.ravel() for each in blocks])
+        rung = np.concatenate([each.rung.ravel() for each in blocks])
+        trips = [np.bincount(b.ladder, b.round_trips)[np.unique(b.ladder)] for b in blocks]
         return cls(
             record.beta,
             np.bincount(rung, minlength=n) / len(rung),
-            np.array(prior, float),
+            np.array(record.facts.tempering_prior or np.full(n, 1.0 / n), float),
             rejection_rates(record.beta, energy, rung),
-            trips,
-            restarts,
-            chains,
-            len(trips) < sum(len(each.ladder) for each in chains),
+            np.concatenate(trips),
+            sum(int(each.restarts.sum()) for each in blocks),
+            [(each, k) for each in blocks for k in range(len(each.ladder))],
         )
 
-    def rungs(self, chain: int) -> tuple[Floats, NDArray[np.int16], int]:
-        """Return iterations and temperatures of a chain, and how many iterations there are."""
-        for each in self.chains:
-            if chain < len(each.ladder):
-                rung = each.rung[:_MOST_ITERATIONS, chain]
-                return each.every * np.arange(len(rung), dtype=float), rung, len(each.rung)
-            chain -= len(each.ladder)
-        raise AssertionError("the number of the chain was checked")
-
-
-def _record_of(dt: Any) -> RunRecord:
-    """Return the record of a run of tempering."""
-    check_kind("dt", dt, xr.DataTree, "pass what sample_evidence returned")
-    record = to_record(dt)
-    if not any(each.energy.size for each in record.tempered):
-        raise ValueError(
-            "dt must hold chains that move between temperatures, got a run of method="
-            f"{described(record.method)}; sample with method='parallel_tempering' or "
-            "'simulated_tempering'."
-        )
-    return record
-
-
-def _by_ladder(chains: TemperedChains, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the sums over the chains of each ladder of a block."""
-    sums = np.bincount(chains.ladder, counts)
-    return sums[np.unique(chains.ladder)].astype(np.int64)
+    @property
+    def ladders(self) -> bool:
+        """Whether a ladder has several chains."""
+        return len(self.trips) < len(self.chains)
 
 
 def _draw_by_temperature(figure: layout.Figure, run: _Run) -> None:
@@ -454,19 +433,16 @@ def _draw_trips(figure: layout.Figure, run: _Run) -> None:
     figure.draw("bars", "hist", bars, color="C0", alpha=0.5)
 
 
-def _titles(run: _Run, chain: int) -> dict[str, str]:
-    """Return the title of each panel, which says what its dashed line is."""
+def _titles(run: _Run) -> dict[str, str]:
+    """Return the title of each panel but the last, which says what its dashed line is."""
     missing = int(np.isnan(run.rates).sum())
     unknown = f", {missing} unknown" if missing else ""
     wanted, exchanges = "prior", "Exchanges that would be rejected"
     if run.ladders:
         wanted, exchanges = "equal shares", "Rejected exchanges"
-    _, rung, n_recorded = run.rungs(chain)
-    shown = f", {len(rung):,} of {n_recorded:,} iterations" if n_recorded > len(rung) else ""
     return {
         "occupation": f"Occupation (dashed: {wanted})",
         "rejection": f"{exchanges} (dashed: equal rates{unknown})",
         "barrier": f"Communication barrier: {np.nansum(run.rates):.3g}",
-        "trips": f"{int(run.trips.sum()):,} round trips, {int(run.restarts.sum()):,} restarts",
-        "trace": f"Temperatures of chain {chain}{shown}",
+        "trips": f"{int(run.trips.sum()):,} round trips, {run.n_restarts:,} restarts",
     }
