@@ -25,6 +25,9 @@ from tests.systems.random_effects import (
     poisson_glmm,
 )
 
+# PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
 ISLANDS = {"importance", "bridge", "smc", "single_run", "power_posterior"}
 TWO_SIDED = {"bar", "histogram", "jarzynski", "jarzynski_reverse", "lower_bound", "upper_bound"}
 NILE = -643.426185  # Kalman filter and quadrature

@@ -21,7 +21,10 @@ from tests.repeated_runs import repeat
 from tests.systems.exact import deceptive_systems, exact_systems
 from tests.test_coverage_routes import RULES as OF_ROUTES
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+]
 N_SEEDS = 100
 RULES = replace(OF_ROUTES, least_ok=0.8, highest=0.99, largest_bias=math.inf)
 LARGEST_MCSE, WITHIN = 0.05, 3.0

@@ -18,7 +18,10 @@ import pm_evidence as pe
 from pm_evidence.testing.systems import log_poisson_gamma
 from tests.systems.closed_forms import log_bernoulli_beta
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+]
 N_SEEDS = 60
 # Share of 95 % intervals, of all systems together, that hold the exact value. Rows of one seed
 # share a run; 180 independent ones lie between these with a probability of 99.8 %.

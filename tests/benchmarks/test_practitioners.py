@@ -24,6 +24,9 @@ from benchmarks.practitioner_models import nuts as counting
 from benchmarks.practitioner_models.importance import evidence_at_mode, reference_from_weights
 from benchmarks.practitioner_models.peers import cube
 
+# PyMC's start of an LKJ prior is compiled to C, and a wheel of PyTensor finds no BLAS.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
+
 REAL = ("german", "pima", "radon", "gp_latent", "random_walk", "volatility", "galaxies")
 # References that take more than about a second.
 SLOW = (

@@ -17,6 +17,9 @@ from pm_evidence.core.contracts import Plan
 from pm_evidence.samplers.aisel import tau_of
 from pm_evidence.testing.systems import log_integral
 
+# PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
 NILE = -643.426185
 
 

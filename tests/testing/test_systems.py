@@ -25,6 +25,9 @@ from pm_evidence.testing import ExactSystem, gaussian
 from pm_evidence.testing.systems import log_integral
 from tests.systems.exact import exact_systems
 
+# PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
 SYSTEMS = exact_systems()
 CHUNK = 100_000  # points evaluated at once: bounds the memory of the three-dimensional grids
 
