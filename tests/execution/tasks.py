@@ -1,9 +1,11 @@
 """Blocks and kernels that misbehave; a module of their own, for worker processes to import."""
 
+import multiprocessing
 import os
 import signal
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,11 @@ from threadpoolctl import threadpool_info
 
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.interrupts import Progress
+
+
+def process():
+    """An executor with one worker; spawned, because forking a process with threads is not safe."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
 def square(block, report):

@@ -4,11 +4,10 @@ Large parts of what is sent travel once, and nothing else changes.
 """
 
 import logging
-import multiprocessing
 import os
 import pickle
 import threading
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -27,17 +26,6 @@ SQUARES = [block * block for block in range(7)]
 def numbered(task, n):
     """A task for each of ``n`` blocks."""
     return [partial(task, block) for block in range(n)]
-
-
-def process():
-    """An executor with one worker; spawned, because forking a process with threads is not safe."""
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with process() as executor:
-        yield executor
 
 
 @pytest.fixture
@@ -140,7 +128,7 @@ def test_worker_killed_in_mid_run(tmp_path, log):
     """The pool is lost, what it finished is not; the rest runs here, to the same numbers."""
     marker = tmp_path / "dead"
     task = tasks.SquareAfterDeath(str(marker), os.getpid())
-    with process() as executor:
+    with tasks.process() as executor:
         records = run_blocks(numbered(task, 7), cores=2, executor=executor)
     assert marker.exists()
     assert records == SQUARES

@@ -1,12 +1,10 @@
 """The same seed gives the same bits, wherever a run takes place and whoever dies on the way."""
 
 import logging
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,17 +26,6 @@ on_dask = pytest.mark.filterwarnings(
 @pytest.fixture(scope="module")
 def continuous():
     return shared("positive").model
-
-
-def process():
-    """An executor with one worker; spawned, because forking a process with threads is not safe."""
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with process() as executor:
-        yield executor
 
 
 @pytest.fixture(scope="module")
