@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, log1p, pi
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy
@@ -22,9 +22,9 @@ from pm_evidence.core.codegen.numba import (
 )
 from pm_evidence.core.jax import load_jax
 from pm_evidence.core.numerics import dot, multiply, multiply_by_transposed
-from pm_evidence.core.shape import Shape, SparseShape
+from pm_evidence.core.shape import SparseShape
 from pm_evidence.references.given import Mixture, Normal, StudentT
-from pm_evidence.references.mixture import StretchedFit, StudentFit, StudentMixture
+from pm_evidence.references.mixture import StudentFit, StudentMixture
 from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numba_density import CompiledDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
@@ -40,45 +40,29 @@ SCALES, DENSE, SPARSE = 0, 1, 2
 _N_WORDS, _N_OF_FACTOR = 10, 3
 
 
-@dataclass(frozen=True, slots=True)
-class StretchedStudent:
-    """A Student-t density in stretched coordinates, with its weight in a mixture."""
+def numbers_of(fit: StudentFit, log_weight: float = 0.0) -> Floats:
+    """Return a component of a mixture as compiled code reads it.
 
-    log_peak: float  # its log density at the location with its log weight, in nats
-    dof: float  # degrees of freedom
-    shape: Shape | SparseShape  # location and scale
-    centre: (
-        Floats  # shape (d,): centre and scale of the stretched coordinates, scale 0 if it is not
-    )
-    scale: Floats
-
-    @classmethod
-    def of(cls, part: StudentFit | StretchedFit, log_weight: float = 0.0) -> Self:
-        """Return the component of a fitted density."""
-        fit = part.fit if isinstance(part, StretchedFit) else part
-        centre, scale = np.zeros((2, fit.shape.mean.size))
-        if isinstance(part, StretchedFit):
-            heavy = part.stretch.heavy
-            centre[heavy], scale[heavy] = part.stretch.centre[heavy], part.stretch.scale[heavy]
-        constant = log_weight + fit.log_constant - float(np.log(scale[scale > 0.0]).sum())
-        return cls(constant, fit.dof, fit.shape, centre, scale)
-
-    def numbers(self) -> Floats:
-        """Return it as compiled code reads it.
-
-        Log density at the location, degrees of freedom, form and size of the factor; location,
-        centre and scale; the factor. A sparse one is the order of coordinates, the first elements
-        of columns and the rows, as the bits of integers, then the diagonal and the elements.
-        """
-        shape, d = self.shape, self.centre.size
-        if isinstance(shape, SparseShape):
-            indices = np.concatenate([shape.order, shape.pattern.start, shape.pattern.row])
-            factor = np.concatenate([indices.view(float), shape.diagonal, shape.below])
-            form = SPARSE
-        else:
-            form, factor = DENSE if d > 1 and shape.is_dense else SCALES, shape.factor.ravel()
-        head = [self.log_peak, self.dof, form, factor.size]
-        return np.concatenate([head, shape.mean, self.centre, self.scale, factor])
+    Log density at the location, degrees of freedom, form and size of the factor; location, centre
+    and scale; the factor. A sparse one is the order of coordinates, the first elements of columns
+    and the rows, as the bits of integers, then the diagonal and the elements.
+    """
+    shape = fit.shape
+    # centre and scale are 0 where coordinates are not stretched
+    centre, scale = np.zeros((2, shape.mean.size))
+    if fit.stretch is not None:
+        heavy = fit.stretch.heavy
+        centre[heavy], scale[heavy] = fit.stretch.centre[heavy], fit.stretch.scale[heavy]
+    log_peak = log_weight + fit.log_constant - float(np.log(scale[scale > 0.0]).sum())
+    if isinstance(shape, SparseShape):
+        indices = np.concatenate([shape.order, shape.pattern.start, shape.pattern.row])
+        factor = np.concatenate([indices.view(float), shape.diagonal, shape.below])
+        form = SPARSE
+    else:
+        form = DENSE if shape.mean.size > 1 and shape.is_dense else SCALES
+        factor = shape.factor.ravel()
+    head = [log_peak, fit.dof, form, factor.size]
+    return np.concatenate([head, shape.mean, centre, scale, factor])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +70,7 @@ class Packed:
     """A mixture of Student-t densities over some coordinates of a point."""
 
     constant: float  # a number that is added to its log density
-    components: tuple[StretchedStudent, ...]  # none for a uniform density
+    components: tuple[tuple[StudentFit, float], ...]  # with log weights; none if it is uniform
     positions: NDArray[np.int64]  # shape (d,): positions of the coordinates in a point
 
 
@@ -97,11 +81,28 @@ def packed(reference: Any, positions: NDArray[np.int64], n_circular: int = 0) ->
         return Packed(constant, (), np.array([], np.int64))
     fit = reference.fitted if isinstance(reference, Normal | StudentT | Mixture) else reference
     mixture = fit if isinstance(fit, StudentMixture) else StudentMixture((fit,), np.zeros(1))
-    parts = [p for p in mixture.components if isinstance(p, StudentFit | StretchedFit)]
+    parts = [part for part in mixture.components if isinstance(part, StudentFit)]
     if len(parts) < len(mixture.components):
         return None
-    components = map(StretchedStudent.of, parts, map(float, mixture.log_weight))
+    components = zip(parts, map(float, mixture.log_weight), strict=True)
     return Packed(constant, tuple(components), np.ascontiguousarray(positions, np.int64))
+
+
+def pointers(*arrays: NDArray[Any]) -> list[int]:
+    """Return address and size of each array, for compiled code; the arrays have to be kept."""
+    return [word for array in arrays for word in (array.ctypes.data, array.size)]
+
+
+@njit
+def doubles(words, k):
+    """Return the array of doubles whose address and size are words ``k`` and ``k + 1``."""
+    return nb.carray(view_address(words[k]), (words[k + 1],), nb.float64)
+
+
+@njit
+def integers(words, k):
+    """Return the array of integers whose address and size are words ``k`` and ``k + 1``."""
+    return nb.carray(view_address(words[k]), (words[k + 1],), nb.int64)
 
 
 def annealed_from(
@@ -114,13 +115,12 @@ def annealed_from(
 ) -> CompiledDensity:
     """Return ``(log reference, log target - log reference)`` as a compiled density."""
     head = [len(packed.components), packed.constant, log_mass, prior_share]
-    numbers = np.concatenate([head, *(part.numbers() for part in packed.components)])
+    numbers = np.concatenate([head, *(numbers_of(*part) for part in packed.components)])
     positions = packed.positions
-    words = [model.address, model.data.ctypes.data, model.data.size, n_dim]
-    words += [numbers.ctypes.data, numbers.size, positions.ctypes.data, positions.size]
+    words = [model.address, *pointers(model.data), n_dim, *pointers(numbers, positions)]
     words += [int(model.has_gradient), len(factors)]
     for factor in factors:
-        words += [factor.address, factor.data.ctypes.data, factor.data.size]
+        words += [factor.address, *pointers(factor.data)]
     slow_ops = (*model.slow_ops, *(op for factor in factors for op in factor.slow_ops))
     return CompiledDensity(
         _c_function().address,
@@ -252,8 +252,7 @@ def _of_factors(words, x):
     values, no_gradient = np.empty(2), np.empty((2, n_dim))
     for k in range(words[9]):
         at = _N_WORDS + _N_OF_FACTOR * k
-        data = nb.carray(view_address(words[at + 1]), (words[at + 2],), nb.int64)
-        if call_density(words[at], x, values, no_gradient, data) != 0:
+        if call_density(words[at], x, values, no_gradient, integers(words, at + 1)) != 0:
             return np.nan
         total += values[0]
     return total
@@ -273,13 +272,10 @@ def _beside_prior(log_reference, log_prior, share):
 
 @njit
 def _evaluate(words, x, out, gradient):
-    data = nb.carray(view_address(words[1]), (words[2],), nb.int64)
-    status = call_density(words[0], x, out, gradient, data)
+    status = call_density(words[0], x, out, gradient, integers(words, 1))
     if status != 0:
         return status
-    numbers = nb.carray(view_address(words[4]), (words[5],), nb.float64)
-    positions = nb.carray(view_address(words[6]), (words[7],), nb.int64)
-    with_gradient = words[8] != 0
+    numbers, positions, with_gradient = doubles(words, 4), integers(words, 6), words[8] != 0
     slope, of_part = np.empty(positions.size), np.empty(positions.size)
     log_reference = _mixture(numbers, x, positions, with_gradient, slope, of_part)
     log_reference += _of_factors(words, x)
@@ -392,26 +388,28 @@ def annealed_from_by_jax(
 
 
 def _arrays(packed: Packed, n_dim: int, log_mass: float, prior_share: float) -> list[Any]:
-    """Return a mixture of K components as arrays.
+    """Return a mixture of K components, of which there are one or more, as arrays.
 
     Logs of the prior's mass and share, and of the other share; constant, constants of components
     and degrees of freedom, shape ``(K, 1)``; location, centre and scale, shape ``(K, 1, d)``, the
     last two None if no coordinate is stretched; positions; for each coordinate of a point, its
     index among these, or ``d``; whitening matrices, see `_whitening`.
     """
-    parts, d = packed.components, packed.positions.size
+    parts, d = [fit for fit, _ in packed.components], packed.positions.size
     shares = np.log1p(-prior_share), np.log(prior_share) if prior_share > 0.0 else -np.inf
-    heads = np.array([(part.log_peak, part.dof) for part in parts]).reshape(-1, 2).T[:, :, None]
-    rows = [(part.shape.mean, part.centre, part.scale) for part in parts]
-    location, centre, scale = np.array(rows).reshape(-1, 3, 1, d).swapaxes(0, 1)
+    first, size = N_OF_COMPONENT, N_OF_COMPONENT + 3 * d
+    known = np.array([numbers_of(*part)[:size] for part in packed.components])
+    log_peak, dof = known[:, :2].T[:, :, None]
+    location, centre, scale = known[:, first:].reshape(-1, 3, 1, d).swapaxes(0, 1)
     stretch = (centre, scale) if (scale > 0.0).any() else (None, None)
     place = np.full(n_dim, d)
     place[packed.positions] = np.arange(d)
-    known = [np.array([log_mass, *shares, packed.constant]), *heads, location, *stretch]
-    return [*known, packed.positions, place, _whitening(parts, d)]
+    head = np.array([log_mass, *shares, packed.constant])
+    arrays = [head, log_peak, dof, location, *stretch, packed.positions, place]
+    return [*arrays, _whitening(parts, d)]
 
 
-def _whitening(parts: tuple[StretchedStudent, ...], d: int) -> Any:
+def _whitening(parts: Sequence[StudentFit], d: int) -> Any:
     """Return what deviations from the locations, as rows, are multiplied by.
 
     These are matrices, shape ``(K, d, d)``; or, if most elements are zero, rows, columns and
@@ -461,8 +459,6 @@ def _annealed(
 def _log_mixture(xp: Any, mixture: list[Any], x: Any, *, with_gradient: bool) -> tuple[Any, Any]:
     """Return log densities of a mixture, shape ``(n,)``, and gradients, shape ``(n, n_dim)``."""
     head, log_peak, dof, location, centre, scale, positions, place, whitening = mixture
-    if not len(location):
-        return xp.zeros(len(x)) + head[3], xp.zeros(x.shape)
     x = x[:, positions]
     value, log_parts = x, log_peak
     if scale is not None:

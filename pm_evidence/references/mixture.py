@@ -15,17 +15,92 @@ from pm_evidence.targets.model.exchangeable import Relabelling
 Floats = NDArray[np.float64]
 
 
+# Quantiles whose distance is compared with that of the quartiles: 3.8 times that for a normal
+# density, 6 for a Student-t with four degrees of freedom, 63 for a Cauchy density.
+_TAILS, _HEAVY = (0.005, 0.995), 8.0
+# Distance of each of these quantiles from the median, compared with that of the quartile on its
+# side: 3.8 times that for a normal density, 6.6 for the tail of an exponential one.
+_LONG = 5.0
+# Coordinates are about linear within so many interquartile ranges of the median.
+_LINEAR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Coordinates ``z`` with ``x = centre + scale * sinh(z)`` where tails are heavy, else ``x``.
+
+    A tail that falls off as a power of ``x`` falls off exponentially in ``z``.
+    """
+
+    heavy: NDArray[np.bool_]  # shape (d,): which coordinates have heavy tails
+    centre: Floats  # shape (d,): location and scale of the coordinates
+    scale: Floats
+
+    def inward(self, x: Floats) -> Floats:
+        """Return ``z`` for every row of ``x``."""
+        z = x.copy()
+        z[:, self.heavy] = np.arcsinh(self._scaled(x))
+        return z
+
+    def outward(self, z: Floats) -> Floats:
+        """Return ``x`` for every row of ``z``; infinite if it exceeds the range of float64."""
+        x = z.copy()
+        with np.errstate(over="ignore"):
+            far = self.scale[self.heavy] * np.sinh(z[:, self.heavy])
+        x[:, self.heavy] = self.centre[self.heavy] + far
+        return x
+
+    def log_slope(self, x: Floats) -> Floats:
+        """Return ``log |dx/dz|`` in nats for every row of ``x``."""
+        slope: Floats = np.log(self.scale[self.heavy]) + np.log(np.hypot(1.0, self._scaled(x)))
+        return slope.sum(axis=1)
+
+    def _scaled(self, x: Floats) -> Floats:
+        scaled: Floats = (x[:, self.heavy] - self.centre[self.heavy]) / self.scale[self.heavy]
+        return scaled
+
+
+def learn_stretch(x: Floats) -> Stretch | None:
+    """Return coordinates in which a population ``x`` of shape ``(n, d)`` has no heavy tails.
+
+    None is returned if it has none.
+    """
+    low, first, centre, third, high = _quantiles(x)
+    heavy = high - low > _HEAVY * (third - first)
+    heavy &= third > first  # copies of one state have no scale
+    return Stretch(heavy, centre, _LINEAR * (third - first)) if heavy.any() else None
+
+
+def learn_tails(x: Floats) -> Stretch | None:
+    """Return coordinates in which exponential tails of a population are light.
+
+    The log of a scale has an exponential tail, for example. Draws from a density that falls off
+    faster reach it too rarely to show it.
+    """
+    low, first, centre, third, high = _quantiles(x)
+    long = (centre - low > _LONG * (centre - first)) | (high - centre > _LONG * (third - centre))
+    long &= (third > centre) & (centre > first)
+    return Stretch(long, centre, third - first) if long.any() else None
+
+
+def _quantiles(x: Floats) -> Floats:
+    """Return the ends of the tails, the quartiles and the median of every column, in order."""
+    return np.quantile(x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0)
+
+
 @dataclass(frozen=True, slots=True)
 class StudentFit:
-    """A multivariate Student-t density."""
+    """A multivariate Student-t density, of stretched coordinates where tails are heavy."""
 
     shape: Shape | SparseShape  # location and scale
     dof: float  # degrees of freedom; infinite for a normal density
+    stretch: Stretch | None = None  # the coordinates that it is a density of
 
     @classmethod
-    def to(cls, x: Floats) -> Self:
+    def to(cls, x: Floats, stretch: Stretch | None = None) -> Self:
         """Fit a population ``x`` of shape ``(n, d)``."""
-        return cls(learn_shape(x), student_dof(x.shape[1]))
+        z = x if stretch is None else stretch.inward(x)
+        return cls(learn_shape(z), student_dof(x.shape[1]), stretch)
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Return ``n`` independent draws, shape ``(n, d)``."""
@@ -33,11 +108,14 @@ class StudentFit:
         if self.dof < inf:
             noise *= np.sqrt(self.dof / rng.chisquare(self.dof, n))[:, None]
         draws: Floats = self.shape.mean + self.shape.scaled(noise)
-        return draws
+        return draws if self.stretch is None else self.stretch.outward(draws)
 
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
-        return self.at_distances(self.shape.squared_distances(x))
+        if self.stretch is None:
+            return self.at_distances(self.shape.squared_distances(x))
+        squares = self.shape.squared_distances(self.stretch.inward(x))
+        return self.at_distances(squares) - self.stretch.log_slope(x)
 
     def at_distances(self, squares: Floats) -> Floats:
         """Return the log density in nats at squared Mahalanobis distances from the location."""
@@ -153,10 +231,12 @@ def joined(fits: Sequence[StudentFit], weight: Floats) -> StudentFit:
 
 def widened(fit: StudentFit) -> StudentFit:
     """Return a density of the same location that is wider and has heavy tails."""
-    return StudentFit(fit.shape.times(_SCALE_OF_WIDE), _DOF_OF_WIDE)
+    return replace(fit, shape=fit.shape.times(_SCALE_OF_WIDE), dof=_DOF_OF_WIDE)
 
 
-def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> list[StudentFit]:
+def fit_components(
+    x: Floats, n_components: int, rng: np.random.Generator, stretch: Stretch | None = None
+) -> list[StudentFit]:
     """Fit a mixture of Student-t densities with fixed degrees of freedom to a population.
 
     Expectation and maximisation as in Peel and McLachlan (2000), section 4, from centres that are
@@ -165,8 +245,9 @@ def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> li
     """
     n, d = x.shape
     dof = student_dof(d)
-    whole = learn_shape(x, dense=True)
-    y = whole.whitened(x)
+    z = x if stretch is None else stretch.inward(x)
+    whole = learn_shape(z, dense=True)
+    y = whole.whitened(z)
     means = y[_spread_out(y, n_components, rng)]
     factors = np.array([np.eye(d)] * n_components)
     weight = np.full(n_components, 1.0 / n_components)
@@ -186,7 +267,7 @@ def fit_components(x: Floats, n_components: int, rng: np.random.Generator) -> li
             factors[k] = np.linalg.cholesky(scatter / (count[k] + prior))
         weight = np.maximum(count / n, 1e-12)
     return [
-        StudentFit(Shape(whole.mean + whole.factor @ m, whole.factor @ f), dof)
+        StudentFit(Shape(whole.mean + whole.factor @ m, whole.factor @ f), dof, stretch)
         for m, f in zip(means, factors, strict=True)
     ]
 
@@ -222,7 +303,7 @@ class Relabelled:
 
     def log_density(self, x: Floats) -> Floats:
         """Return the normalised log density of every row of ``x`` in nats."""
-        if isinstance(self.component, StudentFit):
+        if isinstance(self.component, StudentFit) and self.component.stretch is None:
             return self._log_density_of_student(x, self.component)
         parts = self._log_densities(self.relabelling.images(x))
         log_density: Floats = np.logaddexp.reduce(parts, axis=0) - log(len(parts))
@@ -255,94 +336,6 @@ class Relabelled:
         return self.component.log_density(images.reshape(-1, d)).reshape(n_maps, n)
 
 
-# Quantiles whose distance is compared with that of the quartiles: 3.8 times that for a normal
-# density, 6 for a Student-t with four degrees of freedom, 63 for a Cauchy density.
-_TAILS, _HEAVY = (0.005, 0.995), 8.0
-# Distance of each of these quantiles from the median, compared with that of the quartile on its
-# side: 3.8 times that for a normal density, 6.6 for the tail of an exponential one.
-_LONG = 5.0
-# Coordinates are about linear within so many interquartile ranges of the median.
-_LINEAR = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Coordinates ``z`` with ``x = centre + scale * sinh(z)`` where tails are heavy, else ``x``.
-
-    A tail that falls off as a power of ``x`` falls off exponentially in ``z``.
-    """
-
-    heavy: NDArray[np.bool_]  # shape (d,): which coordinates have heavy tails
-    centre: Floats  # shape (d,): location and scale of the coordinates
-    scale: Floats
-
-    def inward(self, x: Floats) -> Floats:
-        """Return ``z`` for every row of ``x``."""
-        z = x.copy()
-        z[:, self.heavy] = np.arcsinh(self._scaled(x))
-        return z
-
-    def outward(self, z: Floats) -> Floats:
-        """Return ``x`` for every row of ``z``; infinite if it exceeds the range of float64."""
-        x = z.copy()
-        with np.errstate(over="ignore"):
-            far = self.scale[self.heavy] * np.sinh(z[:, self.heavy])
-        x[:, self.heavy] = self.centre[self.heavy] + far
-        return x
-
-    def log_slope(self, x: Floats) -> Floats:
-        """Return ``log |dx/dz|`` in nats for every row of ``x``."""
-        slope: Floats = np.log(self.scale[self.heavy]) + np.log(np.hypot(1.0, self._scaled(x)))
-        return slope.sum(axis=1)
-
-    def _scaled(self, x: Floats) -> Floats:
-        scaled: Floats = (x[:, self.heavy] - self.centre[self.heavy]) / self.scale[self.heavy]
-        return scaled
-
-
-@dataclass(frozen=True, slots=True)
-class StretchedFit:
-    """A Student-t density in stretched coordinates."""
-
-    fit: StudentFit  # the density of ``z``
-    stretch: Stretch  # the coordinates
-
-    def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """Return ``n`` independent draws, shape ``(n, d)``."""
-        return self.stretch.outward(self.fit.draw(n, rng))
-
-    def log_density(self, x: Floats) -> Floats:
-        """Return the normalised log density of every row of ``x`` in nats."""
-        return self.fit.log_density(self.stretch.inward(x)) - self.stretch.log_slope(x)
-
-
-def learn_stretch(x: Floats) -> Stretch | None:
-    """Return coordinates in which a population ``x`` of shape ``(n, d)`` has no heavy tails.
-
-    None is returned if it has none.
-    """
-    low, first, centre, third, high = np.quantile(
-        x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
-    )
-    heavy = high - low > _HEAVY * (third - first)
-    heavy &= third > first  # copies of one state have no scale
-    return Stretch(heavy, centre, _LINEAR * (third - first)) if heavy.any() else None
-
-
-def learn_tails(x: Floats) -> Stretch | None:
-    """Return coordinates in which exponential tails of a population are light.
-
-    The log of a scale has an exponential tail, for example. Draws from a density that falls off
-    faster reach it too rarely to show it.
-    """
-    low, first, centre, third, high = np.quantile(
-        x, (_TAILS[0], 0.25, 0.5, 0.75, _TAILS[1]), axis=0
-    )
-    long = (centre - low > _LONG * (centre - first)) | (high - centre > _LONG * (third - centre))
-    long &= (third > centre) & (centre > first)
-    return Stretch(long, centre, third - first) if long.any() else None
-
-
 # Numbers of components that are tried in turn. A mixture needs so many draws for each dimension of
 # each component, and no covariances of components are fitted in more dimensions than this.
 _COMPONENTS, _DRAWS_PER_DIMENSION, MOST_DIMENSIONS = (2, 4, 8), 10, 60
@@ -362,34 +355,31 @@ def fit_population(x: Floats, rng: np.random.Generator) -> StudentMixture:
     """
     x = x[:: -(-len(x) // _MOST_DRAWS)]
     n, d = x.shape
-    halves = x[: n // 2], x[n // 2 :]
     best = 1
+
+    def score_of(k: int) -> float:
+        return float(_fit(x[: n // 2], k, rng).log_density(x[n // 2 :]).mean())
+
     if d <= MOST_DIMENSIONS:
-        score = _mean_log_density(*halves, 1, rng)
+        score = score_of(1)
         for k in _COMPONENTS:
             if n < 2 * _DRAWS_PER_DIMENSION * k * d:
                 break
-            new = _mean_log_density(*halves, k, rng)
+            new = score_of(k)
             if new < score + _LEAST_GAIN:
                 break
             best, score = k, new
     return _fit(x, best, rng)
 
 
-def _mean_log_density(x: Floats, others: Floats, k: int, rng: np.random.Generator) -> float:
-    return float(_fit(x, k, rng).log_density(others).mean())
-
-
 def _fit(x: Floats, k: int, rng: np.random.Generator) -> StudentMixture:
     """Return a fit with ``k`` components and a wide one."""
     stretch = learn_stretch(x)
-    inward = x if stretch is None else stretch.inward(x)
-    whole = StudentFit.to(inward)
-    parts = [widened(whole), whole] if k == 1 else [widened(whole), *fit_components(inward, k, rng)]
-    wide, *fits = parts if stretch is None else [StretchedFit(part, stretch) for part in parts]
+    whole = StudentFit.to(x, stretch)
+    fits = [whole] if k == 1 else fit_components(x, k, rng, stretch)
     mixture = StudentMixture.of(fits, np.zeros(k))
     for _ in range(_ROUNDS if k > 1 else 0):
         log_parts = mixture.log_parts(x)
         share = np.exp(log_parts - np.logaddexp.reduce(log_parts, axis=0)).mean(axis=1)
         mixture = mixture.reweighted(share)
-    return with_wide(mixture.components, mixture.log_weight, wide)
+    return with_wide(mixture.components, mixture.log_weight, widened(whole))

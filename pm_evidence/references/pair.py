@@ -9,17 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import (
-    call_density,
-    cfunc,
-    density_signature,
-    nb,
-    njit,
-    view_address,
-)
+from pm_evidence.core.codegen.numba import call_density, cfunc, density_signature, nb, njit
 from pm_evidence.core.numerics import dot
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.references.compiled import StretchedStudent, component_density
+from pm_evidence.references.compiled import (
+    component_density,
+    doubles,
+    integers,
+    numbers_of,
+    pointers,
+)
 from pm_evidence.references.mixture import StudentFit, student_dof
 from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
 from pm_evidence.targets.layout import PairLayout, Particles
@@ -49,7 +48,9 @@ class LinkingDensity:
     def to(cls, x: Floats, own: Positions, given: Positions, circular: Positions) -> Self:
         """Fit it to points ``x`` of shape ``(n, n_dim)``, whose other coordinates are not read."""
         g, d = given.size, own.size
-        joint = learn_shape(np.column_stack([x[:, given], x[:, own]])) if d else _nothing(g)
+        joint = Shape(np.zeros(g), np.ones((g, 1)))  # with nothing to predict
+        if d:
+            joint = learn_shape(np.column_stack([x[:, given], x[:, own]]))
         slope, factor = np.zeros((d, g)), joint.factor[g:]
         if joint.is_dense:
             # rows of the factor that belong to ``own`` hold their regression on the given ones
@@ -73,14 +74,9 @@ class LinkingDensity:
         constant = np.array([-self.circular.size * log(2.0 * pi)])
         parts = [constant, self.location, self.slope.ravel()]
         if d:
-            parts.append(StretchedStudent.of(self.rest).numbers())
+            parts.append(numbers_of(self.rest))
         positions = np.concatenate([[d, g], self.own, self.given])
         return np.concatenate(parts), np.ascontiguousarray(positions, np.int64)
-
-
-def _nothing(g: int) -> Shape:
-    """Return the shape of given coordinates alone, which nothing is predicted from."""
-    return Shape(np.zeros(g), np.ones((g, 1)))
 
 
 # What the map makes equal: nothing, location and scale of every coordinate, or all covariances.
@@ -131,50 +127,7 @@ class Alignment:
 
 
 # Words of each side, after the number of coordinates and whether there is a gradient.
-_N_HEAD, _N_OF_SIDE = 2, 16
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of two models."""
-
-    density: CompiledDensity  # its log prior and log likelihood
-    positions: NDArray[np.int64]  # position of each of its coordinates in the vector of both models
-    log_mass: float  # log of the mass of its prior, in nats, which is taken off
-    linking: LinkingDensity  # density of the coordinates that it does not have
-    # shape (m,): indices of its coordinates that are an affine map of those in the vector
-    mapped: NDArray[np.int64]
-    alignment: Alignment  # this map, of ``m`` coordinates
-
-
-def pair_density(sides: Sequence[Side], n_dim: int) -> CompiledDensity:
-    """Return ``(log f_a, log f_b - log f_a)`` as a compiled density of all coordinates.
-
-    ``f`` is prior times likelihood of a model times the linking density of the coordinates that it
-    lacks.
-    """
-    has_gradient = all(side.density.has_gradient for side in sides)
-    words, kept = [n_dim, int(has_gradient)], []
-    for side in sides:
-        mapping = side.alignment
-        # the volume of the map belongs to the density
-        log_mass = np.array([side.log_mass - mapping.log_volume])
-        matrix = np.ascontiguousarray(mapping.matrix)
-        linking = side.linking.arrays()
-        arrays = (side.positions, side.mapped, mapping.origin, mapping.location, matrix, *linking)
-        kept.append((side, log_mass, arrays))
-        words += [side.density.address, side.density.data.ctypes.data, side.density.data.size]
-        words += [log_mass.ctypes.data, side.positions.size, side.mapped.size]
-        words += [int(mapping.is_dense), *(array.ctypes.data for array in arrays)]
-        words += [array.size for array in linking]
-    slow_ops = tuple(op for side in sides for op in side.density.slow_ops)
-    return CompiledDensity(
-        _c_function().address,
-        np.array(words, np.int64),
-        has_gradient,
-        slow_ops,
-        (_c_function(), tuple(kept)),
-    )
+_N_HEAD, _N_OF_SIDE = 2, 19
 
 
 @njit
@@ -201,14 +154,10 @@ def _add_linking(numbers, positions, x, gradient, with_gradient):
 
 
 @njit
-def _map(words, own):
+def _map(mapped, origin, location, matrix, own):
     """Map some of the coordinates of a model, in place."""
-    m, dense = words[5], words[6] != 0
-    mapped = nb.carray(view_address(words[8]), (m,), nb.int64)
-    origin = nb.carray(view_address(words[9]), (m,), nb.float64)
-    location = nb.carray(view_address(words[10]), (m,), nb.float64)
-    matrix = nb.carray(view_address(words[11]), (m * m if dense else m,), nb.float64)
-    apart = np.empty(m)
+    m = mapped.size
+    dense, apart = matrix.size > m, np.empty(m)
     for i in range(m):
         apart[i] = own[mapped[i]] - origin[i]
     for i in range(m):
@@ -219,12 +168,10 @@ def _map(words, own):
 
 
 @njit
-def _map_gradient(words, slope):
+def _map_gradient(mapped, matrix, slope):
     """Replace the gradient at mapped coordinates by that at the coordinates before, in place."""
-    m, dense = words[5], words[6] != 0
-    mapped = nb.carray(view_address(words[8]), (m,), nb.int64)
-    matrix = nb.carray(view_address(words[11]), (m * m if dense else m,), nb.float64)
-    before = np.zeros(m)
+    m = mapped.size
+    dense, before = matrix.size > m, np.zeros(m)
     for i in range(m):
         pull = slope[mapped[i]]
         if dense:
@@ -239,23 +186,21 @@ def _map_gradient(words, slope):
 @njit
 def _side(words, x, gradient, with_gradient):
     """Return whether a model failed, and its log density; ``gradient`` receives its gradient."""
-    data = nb.carray(view_address(words[1]), (words[2],), nb.int64)
-    log_mass = nb.carray(view_address(words[3]), (1,), nb.float64)
-    positions = nb.carray(view_address(words[7]), (words[4],), nb.int64)
-    numbers = nb.carray(view_address(words[12]), (words[14],), nb.float64)
-    linked = nb.carray(view_address(words[13]), (words[15],), nb.int64)
-    own, out, slopes = np.empty(words[4]), np.empty(2), np.empty((2, words[4]))
+    positions, log_mass, mapped = integers(words, 3), doubles(words, 5), integers(words, 7)
+    matrix, numbers, linked = doubles(words, 13), doubles(words, 15), integers(words, 17)
+    n = positions.size
+    own, out, slopes = np.empty(n), np.empty(2), np.empty((2, n))
     for j in range(own.size):
         own[j] = x[positions[j]]
-    _map(words, own)
-    status = call_density(words[0], own, out, slopes, data)
+    _map(mapped, doubles(words, 9), doubles(words, 11), matrix, own)
+    status = call_density(words[0], own, out, slopes, integers(words, 1))
     if status != 0:
         return status, np.nan
     gradient[:] = 0.0
     if with_gradient:
         for j in range(own.size):
             slopes[0, j] += slopes[1, j]
-        _map_gradient(words, slopes[0])
+        _map_gradient(mapped, matrix, slopes[0])
         for j in range(own.size):
             gradient[positions[j]] = slopes[0, j]
     linking = _add_linking(numbers, linked, x, gradient, with_gradient)
@@ -291,6 +236,7 @@ def _c_function() -> Any:
     return cfunc(density_signature(), _density)
 
 
+@dataclass(eq=False, repr=False)
 class PairTarget:
     """Two models whose two log densities are ``log f_a`` and ``log f_b - log f_a``.
 
@@ -301,19 +247,15 @@ class PairTarget:
     Jarzynski 2002; warp bridges, Meng and Schilling 2002).
     """
 
-    def __init__(
-        self,
-        models: Sequence[Any],
-        layout: PairLayout,
-        linking: Sequence[LinkingDensity],
-        alignment: Alignment,
-    ) -> None:
-        self.models, self.layout, self.linking = tuple(models), layout, tuple(linking)
-        self.alignment = alignment
-        self.n_dim = layout.n_dim
+    models: Sequence[Any]
+    layout: PairLayout
+    linking: Sequence[LinkingDensity]
+    alignment: Alignment
+
+    def __post_init__(self) -> None:
+        self.n_dim, self.period = self.layout.n_dim, self.layout.period
         self.continuous, self.discrete = np.arange(self.n_dim), np.array([], np.int64)
         self.lower = self.upper = np.empty(0)
-        self.period = layout.period
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.models, self.layout, self.linking, self.alignment)
@@ -330,14 +272,27 @@ class PairTarget:
         return None if None in densities else self._both(densities)
 
     def _both(self, densities: Sequence[Any]) -> CompiledDensity:
+        has_gradient = all(density.has_gradient for density in densities)
         nothing = np.array([], np.int64), Alignment.of("none", *np.empty((2, 0, 0)))
         maps = nothing, (self.layout.aligned_of(1), self.alignment)
-        facts = zip(densities, self.layout.of_model, self.models, self.linking, maps, strict=True)
-        sides = [
-            Side(density, positions, model.log_order_mass, linking, *mapped)
-            for density, positions, model, linking, mapped in facts
-        ]
-        return pair_density(sides, self.n_dim)
+        words, kept = [self.n_dim, int(has_gradient)], []
+        sides = zip(densities, self.layout.of_model, self.models, self.linking, maps, strict=True)
+        for density, positions, model, linking, (mapped, along) in sides:
+            # the volume of the map belongs to the density
+            log_mass = np.array([model.log_order_mass - along.log_volume])
+            matrix = np.ascontiguousarray(along.matrix)
+            arrays = [density.data, positions, log_mass, mapped, along.origin, along.location]
+            arrays += [matrix, *linking.arrays()]
+            words += [density.address, *pointers(*arrays)]
+            # what the words point to has to outlive the density
+            kept.append((density, arrays))
+        return CompiledDensity(
+            _c_function().address,
+            np.array(words, np.int64),
+            has_gradient,
+            tuple(op for density in densities for op in density.slow_ops),
+            (_c_function(), kept),
+        )
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with both log densities."""

@@ -1,6 +1,6 @@
 """A PyMC model that is annealed from another density than its prior."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,6 @@ from pm_evidence.references.compiled import (
 )
 from pm_evidence.references.mixture import StudentMixture
 from pm_evidence.targets.compile.densities import Density
-from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
@@ -38,6 +37,7 @@ def coordinates_of(model: Any) -> NDArray[np.int64]:
     return positions
 
 
+@dataclass(eq=False, repr=False)
 class ReferencedTarget:
     """A model whose two log densities are ``log q`` and ``log prior + log likelihood - log q``.
 
@@ -50,16 +50,14 @@ class ReferencedTarget:
     the normalised prior. It is exact for any reference that is positive where the posterior is.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        reference: Any,
-        facts: Mapping[str, Any] | None = None,
-        n_evaluations: int = 0,
-        known: StudentMixture | None = None,
-    ) -> None:
-        self.model, self.reference, self.known = model, reference, known
-        self.facts, self.n_evaluations = dict(facts or {}), n_evaluations
+    model: Any
+    reference: Any  # density of the coordinates that `coordinates_of` returns
+    facts: dict[str, Any] = field(default_factory=dict)  # for the record of a run
+    n_evaluations: int = 0  # what the reference has cost
+    known: StudentMixture | None = None  # a density fitted to draws from the posterior
+
+    def __post_init__(self) -> None:
+        model = self.model
         self.n_dim, self.layout = model.n_dim, model.layout
         self.continuous, self.discrete = model.continuous, model.discrete
         self.lower, self.upper, self.period = model.lower, model.upper, model.period
@@ -105,14 +103,13 @@ class ReferencedTarget:
 
     def _wrapped(self, model: Density) -> Density:
         log_mass = self.model.log_order_mass
-        if not isinstance(model, CompiledDensity):
-            assert self._packed is not None  # otherwise the argument was refused
-            if isinstance(model, NumpyDensity):
-                return annealed_from_by_numpy(model, self._packed, log_mass, _PRIOR_SHARE)
-            assert isinstance(model, JaxDensity)
-            return annealed_from_by_jax(model, self._packed, log_mass, _PRIOR_SHARE)
-        factors = [self.model.discrete_prior] if self.discrete.size else []
         arrays = self._packed
+        if not isinstance(model, CompiledDensity):
+            assert arrays is not None  # otherwise the argument was refused
+            by_numpy = isinstance(model, NumpyDensity)
+            annealed: Any = annealed_from_by_numpy if by_numpy else annealed_from_by_jax
+            return annealed(model, arrays, log_mass, _PRIOR_SHARE)
+        factors = [self.model.discrete_prior] if self.discrete.size else []
         if arrays is None:
             arrays = packed(None, self.positions, int(np.count_nonzero(self.period)))
             factors.append(density_in_python(self.reference, self.positions, self.n_dim))

@@ -21,8 +21,6 @@ from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.mixture import (
     Component,
-    Stretch,
-    StretchedFit,
     StudentFit,
     StudentMixture,
     fit_components,
@@ -86,8 +84,7 @@ class Bridge:
         return PseudoMarginal()
 
 
-Fit = StudentFit | StretchedFit
-Proposal = Fit | StudentMixture
+Proposal = StudentFit | StudentMixture
 
 # Numbers of components that are tried in turn, until the effective share of draws is good. The
 # share is estimated from draws of the mixture and from this many draws of the population.
@@ -119,24 +116,23 @@ def fit_proposal(
     """
     n, d = draws.shape
     stretch = learn_stretch(draws)
-    inward = draws if stretch is None else stretch.inward(draws)
-    whole = StudentFit.to(inward)
+    whole = StudentFit.to(draws, stretch)
     if d > _MOST_DIMENSIONS and not found.components:
-        return _outward([whole], stretch)[0], 0
-    kept: list[Component] = [*_outward([widened(whole)], stretch)]
+        return whole, 0
+    kept: list[Component] = [widened(whole)]
     tails = learn_tails(draws)
     if tails is not None:
-        kept.append(StretchedFit(StudentFit.to(tails.inward(draws)), tails))
+        kept.append(StudentFit.to(draws, tails))
     judges = draws[rng.permutation(n)[:_JUDGES]]
     at_judges = posterior.log_density(judges)
     best, best_share, spent = None, -1.0, len(judges)
     for k in _COMPONENTS:
-        parts: list[StudentFit] = [whole]
+        parts: list[Component] = [whole]
         if k > 1:
             if d > _MOST_DIMENSIONS or n < _DRAWS_PER_DIMENSION * k * d:
                 break
-            some = inward[rng.permutation(n)[:_MOST_FIT_DRAWS]]
-            parts = fit_components(some, k, rng)
+            some = draws[rng.permutation(n)[:_MOST_FIT_DRAWS]]
+            parts = [*fit_components(some, k, rng, stretch)]
         log_mass = np.concatenate(
             [
                 np.full(len(kept), log_evidence + np.log(_WIDE)),
@@ -144,7 +140,7 @@ def fit_proposal(
                 found.log_mass,
             ]
         )
-        fitted = found.relabelled([*kept, *_outward(parts, stretch)])
+        fitted = found.relabelled([*kept, *parts])
         mixture = StudentMixture.of([*fitted, *found.components], log_mass)
         mixture, share, value, used = _adapted(posterior, mixture, len(kept), n_trial, rng)
         # the share estimated from posterior draws, which shows regions that the mixture misses
@@ -157,11 +153,6 @@ def fit_proposal(
             break
     assert best is not None
     return best, spent
-
-
-def _outward(parts: list[StudentFit], stretch: Stretch | None) -> Sequence[Fit]:
-    """Return densities fitted in stretched coordinates as densities in the original ones."""
-    return parts if stretch is None else [StretchedFit(part, stretch) for part in parts]
 
 
 def _adapted(
@@ -237,44 +228,43 @@ class _Bridge:
 
     posterior: Any
     proposal: Proposal
-    block: int
-    draws: Floats
-    known: Floats | None
+    block: BlockRecord
     n: int
     seed: int
     stream: int
 
-    def __call__(self, report: Report = silent) -> tuple[Floats, Floats, Floats, Floats]:
-        rng = generator(self.seed, Phase.BRIDGE, self.stream, self.block)
+    def __call__(self, report: Report = silent) -> dict[str, Any]:
+        """Return what the island gains."""
+        block, posterior = self.block, self.posterior
+        rng = generator(self.seed, Phase.BRIDGE, self.stream, block.block)
         x = self.proposal.draw(self.n, rng)
-        posterior = self.posterior
         log_proposal = self.proposal.log_density(x)
         log_target = posterior.log_density(x)
         forward = np.where(np.isfinite(log_target), log_proposal - log_target, np.inf)
-        at_draws = posterior.log_density(self.draws) if self.known is None else self.known
-        reverse = self.proposal.log_density(self.draws) - at_draws
-        return forward, reverse, x, log_target
+        draws, known, spent = np.asarray(block.draws), block.log_density, len(x)
+        if known is None:
+            known, spent = posterior.log_density(draws), spent + len(draws)
+        return {
+            "bridge": (forward, self.proposal.log_density(draws) - known),
+            "fit_draws": x,
+            "fit_log_density": log_target,
+            "n_evaluations": block.n_evaluations + spent,
+        }
 
 
 def _computed(name: str, compute: Callable[[], Any]) -> Any:
     return compute()
 
 
-def _forward(block: BlockRecord) -> Floats:
-    """Return the work at the draws from the fitted density, shape ``(n,)``."""
+def _works(block: BlockRecord) -> tuple[Floats, Floats]:
+    """Return the work at the draws from the fitted density, and at the draws of an island."""
     assert block.bridge is not None
-    return block.bridge[0]
-
-
-def _reverse(block: BlockRecord) -> Floats:
-    """Return the work at the draws of an island, shape ``(n,)``."""
-    assert block.bridge is not None
-    return block.bridge[1]
+    return block.bridge
 
 
 def _resampled(block: BlockRecord, rng: np.random.Generator) -> BlockRecord:
     """Return an island whose draws are joined by those from the fitted density, resampled."""
-    log_weight = -_forward(block)
+    log_weight = -_works(block)[0]
     if not np.isfinite(log_weight.max()):
         return block
     n = int(ess_share(log_weight) * len(log_weight)) + 1
@@ -310,9 +300,9 @@ class Bridging:
             return tuple(blocks)
         with one_blas_thread():
             self._fit(blocks)
-        new = [block for block in blocks if block.bridge is None]
         searched = self.n_evaluations / len(blocks)
-        return self._bridged(blocks, new, lambda block: self._n_draws(block, searched), run)
+        new = [self._n_draws(block, searched) for block in blocks if block.bridge is None]
+        return self._bridged(blocks, new, run)
 
     def refitted(
         self, blocks: Sequence[BlockRecord], growth: float, run: Runner
@@ -333,22 +323,23 @@ class Bridging:
             replace(block, bridge=None, fit_draws=None, fit_log_density=None) for block in blocks
         ]
         most = _MOST_COORDINATES // np.asarray(blocks[0].fit_draws).shape[1]
-        present = {block.block: len(_forward(block)) for block in blocks}
-        sizes = {i: min(int(growth * n), max(n, most)) for i, n in present.items()}
-        return self._bridged(bare, bare, lambda block: sizes[block.block], run)
+        present = [len(_works(block)[0]) for block in blocks]
+        sizes = [min(int(growth * n), max(n, most)) for n in present]
+        return self._bridged(bare, sizes, run)
 
     def drawn_further(
         self, blocks: Sequence[BlockRecord], n: int, run: Runner
     ) -> tuple[BlockRecord, ...]:
         """Return islands with ``n`` further draws each from the densities that were fitted last."""
         bare = [
-            replace(block, draws=np.asarray(block.draws)[:0], log_density=None) for block in blocks
+            replace(block, draws=np.asarray(block.draws)[:0], log_density=None, bridge=None)
+            for block in blocks
         ]
-        further = self._bridged(bare, bare, lambda block: n, run)
+        further = self._bridged(bare, [n] * len(bare), run)
         return tuple(
             replace(
                 block,
-                bridge=(np.append(*map(_forward, (block, more))), _reverse(block)),
+                bridge=(np.append(_works(block)[0], _works(more)[0]), _works(block)[1]),
                 fit_draws=np.concatenate([np.asarray(b.fit_draws) for b in (block, more)]),
                 fit_log_density=np.concatenate(
                     [np.asarray(b.fit_log_density) for b in (block, more)]
@@ -359,40 +350,24 @@ class Bridging:
         )
 
     def _bridged(
-        self,
-        blocks: Sequence[BlockRecord],
-        new: Sequence[BlockRecord],
-        n_draws: Callable[[BlockRecord], int],
-        run: Runner,
+        self, blocks: Sequence[BlockRecord], n_draws: Sequence[int], run: Runner
     ) -> tuple[BlockRecord, ...]:
-        """Return islands of which the new ones have a bridge from the fitted densities."""
+        """Return islands that all have a bridge; ``n_draws`` are those of the ones without."""
         stream = self._stream()
+        new = [replace(block, visited=None) for block in blocks if block.bridge is None]
         tasks = [
             _Bridge(
                 self.posterior,
                 self.proposals[1 - block.block % 2],
-                block.block,
-                np.asarray(block.draws),
-                block.log_density,
-                n_draws(block),
+                replace(block, tempered=None),  # workers do not need the chains
+                n,
                 self.seed,
                 stream,
             )
-            for block in new
+            for block, n in zip(new, n_draws, strict=True)
         ]
-        made = {
-            block.block: replace(
-                block,
-                bridge=(forward, reverse),
-                fit_draws=x,
-                fit_log_density=log_target,
-                visited=None,
-                n_evaluations=block.n_evaluations
-                + len(x)
-                + (len(np.asarray(block.draws)) if block.log_density is None else 0),
-            )
-            for block, (forward, reverse, x, log_target) in zip(new, run(tasks), strict=True)
-        }
+        found = zip(new, run(tasks), strict=True)
+        made = {block.block: replace(block, **gained) for block, gained in found}
         return tuple(made.get(block.block, block) for block in blocks)
 
     def _stream(self) -> int:
@@ -424,12 +399,9 @@ class Bridging:
         """Return what the survey found, for the record of a run."""
         if self.found is None:
             return {}
-        facts: dict[str, Any] = {"n_peaks": self.found.n_peaks, "unbounded": self.found.unbounded}
-        if self.found.more_peaks:
-            facts["more_peaks"] = True
-        if self.found.relabelling is not None:
-            facts["relabelled"] = ", ".join(self.found.relabelling.names)
-        return facts
+        found, relabelling = self.found, self.found.relabelling
+        facts = {name: getattr(found, name) for name in ("n_peaks", "unbounded", "more_peaks")}
+        return facts | {"relabelled": relabelling and ", ".join(relabelling.names)}
 
     def check(self, draws: Floats, log_evidence: float, run: Runner) -> Floats:
         """Return the work of draws from a density fitted to weighted paths, to check the paths."""
@@ -481,28 +453,24 @@ class Bridging:
             return Survey()
 
         def search() -> Survey:
-            found = self._survey(blocks, log_evidence)
+            spent = sum(block.n_evaluations for block in blocks)
+            everyone = np.concatenate([np.asarray(block.draws) for block in blocks])
+            visited = [block.visited for block in blocks if block.visited is not None]
+            found = survey(
+                self.posterior,
+                learn_shape(everyone),
+                everyone,
+                np.concatenate(visited) if visited else everyone,
+                log_evidence,
+                int(max(self.costs.share * spent, self.costs.survey)),
+                generator(self.seed, Phase.SURVEY, 0),
+            )
             few = cost_of_curves(found) < _SHARE_OF_CURVES * found.n_evaluations
             return with_curves(self.posterior, found) if few else found
 
         found: Survey = self.remembered("survey", search)
         self.n_evaluations += found.n_evaluations
         return found if known is None else found.joined_by(known)
-
-    def _survey(self, blocks: Sequence[BlockRecord], log_evidence: float) -> Survey:
-        """Return what a survey finds in addition to the islands."""
-        spent = sum(block.n_evaluations for block in blocks)
-        everyone = np.concatenate([np.asarray(block.draws) for block in blocks])
-        visited = [block.visited for block in blocks if block.visited is not None]
-        return survey(
-            self.posterior,
-            learn_shape(everyone),
-            everyone,
-            np.concatenate(visited) if visited else everyone,
-            log_evidence,
-            int(max(self.costs.share * spent, self.costs.survey)),
-            generator(self.seed, Phase.SURVEY, 0),
-        )
 
 
 def _with_components(found: Survey, density: Proposal, log_evidence: float) -> Survey:

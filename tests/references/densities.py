@@ -1,11 +1,13 @@
 """References of all kinds, and models, for the tests of their compiled form."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import pm_evidence as pe
 from pm_evidence.core.numerics import Pattern
 from pm_evidence.core.shape import Shape, SparseShape
-from pm_evidence.references.mixture import Stretch, StretchedFit, StudentFit, StudentMixture
+from pm_evidence.references.mixture import Stretch, StudentFit, StudentMixture
 
 
 class InPython:
@@ -46,11 +48,11 @@ def references(d):
     normal = pe.references.Normal(rng.normal(size=d), lower(d) @ lower(d).T)
     student = pe.references.StudentT(rng.normal(size=d), np.ones(d), dof=2.5)
     sparse = StudentFit(sparse_shape(d), 4.0)
-    mixed = [dense, StretchedFit(column, stretch), sparse, column]
+    mixed = [dense, replace(column, stretch=stretch), sparse, column]
     return {
         "dense": dense,
         "column": column,
-        "stretched": StretchedFit(dense, stretch),
+        "stretched": replace(dense, stretch=stretch),
         "mixture": StudentMixture.of(mixed, np.array([0.0, 1.0, -0.5, -2.0])),
         "sparse": sparse,
         "normal": normal,

@@ -5,13 +5,7 @@ import pymc as pm
 import pytest
 
 from pm_evidence.paths.geometric import Posterior
-from pm_evidence.references.pair import (
-    ALIGNMENTS,
-    Alignment,
-    LinkingDensity,
-    PairTarget,
-    pair_density,
-)
+from pm_evidence.references.pair import ALIGNMENTS, Alignment, LinkingDensity, PairTarget
 from pm_evidence.targets.compile.numba_density import densities_with_gradients
 from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.target import PyMCTarget
@@ -78,9 +72,9 @@ def test_gradients_are_those_of_the_values(targets, kind):
 
 
 def test_the_function_is_compiled_once_for_all_models(targets):
-    pair = paired(targets, "scales")
+    pair, other = (paired(targets, kind) for kind in ("scales", "none"))
     assert pair.differentiable.has_gradient
-    assert pair.differentiable.address == pair_density([], 0).address
+    assert pair.differentiable.address == other.density.address
 
 
 def test_the_linking_density_is_that_of_its_draws():

@@ -6,7 +6,6 @@ from scipy import stats
 
 from pm_evidence.references.mixture import (
     Stretch,
-    StretchedFit,
     StudentFit,
     learn_stretch,
     learn_tails,
@@ -21,7 +20,7 @@ def population(rng, n):
 def fitted(rng, n=4000):
     x = population(rng, n)
     stretch = learn_stretch(x)
-    return StretchedFit(StudentFit.to(stretch.inward(x)), stretch)
+    return StudentFit.to(x, stretch)
 
 
 def test_coordinates_and_back():
@@ -103,7 +102,7 @@ def test_a_long_tail_bounds_the_weights_of_an_exponential_density():
     x = rng.standard_normal((2000, 6))
     x[:, 0] = rng.gumbel(size=2000)
     tails = learn_tails(x)
-    long, plain = StretchedFit(StudentFit.to(tails.inward(x)), tails), StudentFit.to(x)
+    long, plain = StudentFit.to(x, tails), StudentFit.to(x)
     far = np.zeros((3, 6))
     far[:, 0] = 9.0, 12.0, 15.0
     exact = stats.gumbel_r.logpdf(far[:, 0]) + stats.norm.logpdf(far[:, 1:]).sum(axis=1)
