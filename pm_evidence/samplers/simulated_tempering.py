@@ -11,16 +11,21 @@ from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.interrupts import Progress, Report, silent
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, block_seeds, streams
-from pm_evidence.core.records import RunRecord, UsedSchedule
+from pm_evidence.core.records import UsedSchedule
 from pm_evidence.samplers.sampler import (
     MOST_ISLANDS,
     MOST_MOVES,
     MOST_TEMPERATURES,
     RunContext,
-    block_sizes,
     kernels_along,
 )
-from pm_evidence.samplers.tempering import Chains, Tempering, annealed_start, check_linear
+from pm_evidence.samplers.tempering import (
+    Chains,
+    TemperatureRule,
+    Tempering,
+    annealed_start,
+    check_linear,
+)
 
 Floats = NDArray[np.float64]
 Rungs = NDArray[np.int16]
@@ -55,7 +60,7 @@ class Redraw:
     rng: np.random.Generator  # source of the draws
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:
-        """Return the temperatures of the next iteration; see ``tempered_chains.Rule``."""
+        """Return the temperatures of the next iteration."""
         log_p = log_probabilities(self.beta, self.log_weight, energy)
         cumulative = np.cumsum(np.exp(log_p), axis=1)
         bound = self.rng.random(len(rung)) * cumulative[:, -1]
@@ -127,13 +132,8 @@ class LearntWeights:
 
     # shape (n_temperatures,): log normalising constants relative to that of the reference, in nats
     log_z: Floats
-    # shape (n_rounds + 1, n_temperatures): those before the first round and after each
-    log_z_by_round: Floats
-    # shape (n_rounds, n_temperatures): log of the Rao-Blackwellized share of each temperature (Eq.
-    # 9), round by round.
-    log_share_by_round: Floats
-    # shape (n_rounds,): largest difference between these shares and the prior, as a multiple of 1 /
-    # K
+    # shape (n_rounds,): largest difference between the Rao-Blackwellized shares of the temperatures
+    # (Eq. 9) and the prior, as a multiple of 1 / K
     deviation: Floats
     n_evaluations: int  # density (or gradient) evaluations
 
@@ -149,71 +149,49 @@ class InitialIterations:
 
     path: Path  # what is tempered
     plan: TemperingPlan  # temperatures, kernels and prior
-    n_chains: int  # number of chains
-    start: str  # ``"annealing"`` or ``"equal"``; see ``pe.methods.SimulatedTempering``
-    sweeps: int  # moves of every chain in a round, and the largest number of rounds
-    rounds: int
+    sampler: "SimulatedTempering"  # the numbers of chains, sweeps and rounds, and the start
     seed: int  # seed of the run
 
     def __call__(self, report: Report = silent) -> LearntWeights:
         """Return the weights."""
-        plan, prior = self.plan, self.plan.prior
+        plan, prior, sampler = self.plan, self.plan.prior, self.sampler
+        n, log_z = sampler.chains, np.zeros(len(self.plan.beta))
         draw_seed, chain_seed = block_seeds(self.seed, Phase.TUNING, 0)
         rng = np.random.default_rng(chain_seed.spawn(1)[0])
-        chains, annealed, spent = self._chains(draw_seed, chain_seed, rng)
-        log_z = np.zeros(len(prior))
-        if self.start == "annealing" and np.isfinite(annealed).all():
-            log_z = annealed
-        history, shares, deviations = [log_z], [], []
-        for i in range(self.rounds):
-            chains.rung = rng.choice(len(prior), self.n_chains, p=prior).astype(np.int16)
-            log_share = self._round(chains, log_z, rng)
-            # Eq. 12, relative to the reference
-            log_z = log_z + log_share - np.log(prior)
-            log_z = log_z - log_z[0]
-            shares.append(log_share)
-            history.append(log_z)
-            deviations.append(float(np.abs(np.exp(log_share) - prior).max() * len(prior)))
-            stage = (i + 1) * plan.n_stages // self.rounds
-            report(Progress(0, stage, np.nan, np.nan, np.nan, float(log_z[-1])))
-            if deviations[-1] < _TOLERANCE:
-                break
-        return LearntWeights(
-            log_z,
-            np.array(history),
-            np.array(shares),
-            np.array(deviations),
-            spent + chains.n_evaluations,
-        )
-
-    def _chains(
-        self,
-        draw_seed: np.random.SeedSequence,
-        chain_seed: np.random.SeedSequence,
-        rng: np.random.Generator,
-    ) -> tuple[Chains, Floats, int]:
-        """Return the chains, the log normalising constants of annealed paths, and their cost."""
-        plan, n = self.plan, self.n_chains
-        rung = np.sort(rng.choice(len(plan.prior), n, p=plan.prior)).astype(np.int16)
-        if self.start == "annealing":
+        rung = np.sort(rng.choice(len(prior), n, p=prior)).astype(np.int16)
+        if sampler.start == "annealing":
             chosen = [np.flatnonzero(rung == k) for k in range(len(plan.beta))]
             both = draw_seed, chain_seed.spawn(1)[0]
             start = annealed_start(self.path, plan, chosen, n, _PARTICLES, both)
             state, spent = start.state, start.n_evaluations
-            log_z = np.array([log_mean_exp(each) for each in start.log_z])
+            annealed = np.array([log_mean_exp(each) for each in start.log_z])
+            if np.isfinite(annealed).all():
+                log_z = annealed
         else:
-            state, log_z, spent = self.path.draw(n, draw_seed), np.zeros(len(plan.beta)), n
+            state, spent = self.path.draw(n, draw_seed), n
             check_linear(self.path, state)
-        seeds = draw_seed.spawn(1)[0]
-        own = streams(chain_seed, n)
-        return Chains(self.path, plan.beta, plan.kernels, state, rung, own, seeds), log_z, spent
+        seeds, own = draw_seed.spawn(1)[0], streams(chain_seed, n)
+        chains = Chains(self.path, plan.beta, plan.kernels, state, rung, own, seeds)
+        deviations = []
+        for i in range(sampler.rounds):
+            chains.rung = rng.choice(len(prior), n, p=prior).astype(np.int16)
+            log_share = self._round(chains, log_z, rng)
+            # Eq. 12, relative to the reference
+            log_z = log_z + log_share - np.log(prior)
+            log_z = log_z - log_z[0]
+            deviations.append(float(np.abs(np.exp(log_share) - prior).max() * len(prior)))
+            stage = (i + 1) * plan.n_stages // sampler.rounds
+            report(Progress(0, stage, np.nan, np.nan, np.nan, float(log_z[-1])))
+            if deviations[-1] < _TOLERANCE:
+                break
+        return LearntWeights(log_z, np.array(deviations), spent + chains.n_evaluations)
 
     def _round(self, chains: Chains, log_z: Floats, rng: np.random.Generator) -> Floats:
         """Return the log of the shares of the temperatures in a round with fixed weights."""
         log_weight = np.log(self.plan.prior) - log_z
         redraw = Redraw(self.plan.beta, log_weight, rng)
         log_shares = []
-        for _ in range(self.sweeps):
+        for _ in range(self.sampler.sweeps):
             chains.move()
             energy = chains.energy
             log_p = log_probabilities(self.plan.beta, log_weight, energy)
@@ -228,7 +206,6 @@ def _log_mean_exp(rows: Floats) -> Floats:
     return top + np.log(np.maximum(np.exp(rows - top).mean(axis=0), _TINY))
 
 
-_CHAINS_OF_BLOCK = 128
 _TEMPERATURES = 100
 # Temperatures for each stage of a pilot's schedule, whose neighbours overlap in about half.
 _PER_STAGE = 2
@@ -290,6 +267,7 @@ class SimulatedTempering(Tempering):
     rounds: int = 20
     name = "simulated_tempering"
     default_draws = 8000
+    n_together = 128
 
     def __post_init__(self) -> None:
         if self.n_temperatures is not None:
@@ -325,6 +303,11 @@ class SimulatedTempering(Tempering):
         return self.n_temperatures
 
     @property
+    def n_ladders(self) -> int:
+        """Number of chains, each of which is a ladder of its own."""
+        return self.chains
+
+    @property
     def islands(self) -> int:  # type: ignore[override]
         """Number of blocks, which are the chains of the posterior."""
         return len(self.groups())
@@ -334,32 +317,17 @@ class SimulatedTempering(Tempering):
         """Number of steps of a named schedule."""
         return (self._asked or _TEMPERATURES) - 1
 
-    def first_round(self, size: int) -> int:
-        """Return the draws of all chains."""
-        return size
-
-    def units(self, record: RunRecord, size: int) -> int:
-        """Return the expected number of draws at the target so far."""
-        n = sum(chains.every * chains.energy.size for chains in record.tempered)
-        return -(-n // len(record.beta))
-
-    def iterations(self, draws: int, n_temperatures: int) -> int:
-        """Return the number of iterations after which ``draws`` chains were at the target."""
-        return max(-(-draws * n_temperatures // self.chains), 1)
-
-    def groups(self) -> list[int]:
-        """Return the number of chains of each block of a round."""
-        return block_sizes(self.chains, max(min(_CHAINS_OF_BLOCK, self.chains // 2), 1))
-
     def kept(self, n_ladders: int, n_temperatures: int) -> list[NDArray[np.int64]]:
         """Return the chains that start at each temperature: about equally many."""
         at = np.arange(n_ladders) * n_temperatures // n_ladders
         return [np.flatnonzero(at == k) for k in range(n_temperatures)]
 
-    def rule(self, plan: Plan, ladder: NDArray[np.int64], rng: np.random.Generator) -> Redraw:
+    def rule(
+        self, plan: Plan, ladder: NDArray[np.int64], rng: np.random.Generator
+    ) -> TemperatureRule:
         """Return the rule by which chains draw their temperatures."""
         assert isinstance(plan, TemperingPlan)
-        return Redraw(plan.beta, plan.log_weight, rng)
+        return Redraw(plan.beta, plan.log_weight, rng).changed
 
     def prepared(self, context: RunContext) -> RunContext:
         """Return the context with a plan whose weights were learnt in initial iterations."""
@@ -383,15 +351,7 @@ class SimulatedTempering(Tempering):
             log_z=np.zeros(len(beta)),
             prior=prior,
         )
-        task = InitialIterations(
-            context.setup.path,
-            first,
-            self.chains,
-            self.start,
-            self.sweeps,
-            self.rounds,
-            context.seed,
-        )
+        task = InitialIterations(context.setup.path, first, self, context.seed)
         (found,) = context.execute("Initial iterations", [task], first)
         spent = found.n_evaluations
         facts = {

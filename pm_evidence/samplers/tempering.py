@@ -1,15 +1,23 @@
 """Parallel tempering, and what all methods of tempering share: chains, burn-in, record."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_count
-from pm_evidence.core.contracts import Growing, Kernel, MoveInfo, Path, PerMemberKernel, Plan
+from pm_evidence.core.contracts import (
+    Growing,
+    Kernel,
+    MoveInfo,
+    Path,
+    PerMemberKernel,
+    Plan,
+    Streams,
+)
 from pm_evidence.core.interrupts import Progress, Report, silent
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import Phase, block_seeds, streams
@@ -43,12 +51,8 @@ _MOST_DRAWN = 100
 _POOLED = 16
 
 
-class TemperatureRule(Protocol):
-    """How chains change their temperatures."""
-
-    def changed(self, rung: Rungs, energy: Floats) -> Rungs:
-        """Return the temperatures of the next iteration."""
-        ...
+# Returns the temperatures of the next iteration, given those of this one and the energies.
+TemperatureRule = Callable[[Rungs, Floats], Rungs]
 
 
 @dataclass
@@ -63,7 +67,7 @@ class Chains:
     kernels: Sequence[Kernel]
     state: Any  # the chains
     rung: Rungs  # shape (n_chains,): index of the temperature of each chain
-    streams: NDArray[np.uint64]  # shape (n_chains, 4): stream of each chain
+    streams: Streams  # shape (n_chains, 4): stream of each chain
     seeds: np.random.SeedSequence  # for draws from the reference
     n_evaluations: int = 0
     n_nan: int = 0
@@ -332,6 +336,12 @@ class Tempering(Sampler):
 
     usual_path = "geometric"
     n_temperatures: int | None = None
+    n_together: ClassVar[int]  # largest number of ladders of a block
+
+    @property
+    def n_ladders(self) -> int:
+        """Number of independent ladders."""
+        return self.islands
 
     def check_temperatures(self, beta: Floats) -> None:
         """Check inverse temperatures that do not come from this sampler.
@@ -357,14 +367,9 @@ class Tempering(Sampler):
                 f"{len(beta)}, got {self.n_temperatures}; leave one of the two out."
             )
 
-    @property
-    def title(self) -> str:
-        """Name of the method in the display of progress."""
-        return self.name.replace("_", " ").capitalize()
-
-    @abstractmethod
     def groups(self) -> list[int]:
-        """Return the number of ladders of each block of a round."""
+        """Return the number of ladders of each block of a round, of which there are two or more."""
+        return block_sizes(self.n_ladders, max(min(self.n_together, self.n_ladders // 2), 1))
 
     @abstractmethod
     def kept(self, n_ladders: int, n_temperatures: int) -> list[NDArray[np.int64]]:
@@ -376,30 +381,30 @@ class Tempering(Sampler):
     ) -> TemperatureRule:
         """Return the rule by which chains of these ladders change their temperatures."""
 
-    @abstractmethod
+    def units(self, record: RunRecord, size: int) -> int:
+        """Return the expected number of draws at the target so far."""
+        n = sum(chains.every * chains.energy.size for chains in record.tempered)
+        return -(-n // len(record.beta))
+
     def iterations(self, draws: int, n_temperatures: int) -> int:
         """Return the number of iterations after which a round has ``draws`` draws, on average."""
+        n_chains = sum(len(ladders) for ladders in self.kept(self.n_ladders, n_temperatures))
+        return max(-(-draws * n_temperatures // n_chains), 1)
 
     def with_ladders(self, context: RunContext, facts: Mapping[str, Any]) -> RunContext:
         """Return a context whose record will have some facts, and the number of ladders."""
-        facts = {**context.setup.facts, "ladders": sum(self.groups()), **facts}
+        facts = {**context.setup.facts, "ladders": self.n_ladders, **facts}
         return replace(context, setup=replace(context.setup, facts=facts))
 
     def extended(self, context: RunContext, record: RunRecord, draws: int) -> RunRecord:
         """Return the record with another round of ladders."""
         n = self.iterations(draws, len(context.plan.beta))
         first = len(record.of(Role.FORWARD))
-        made = self.run_round(context, context.plan, n, first, Phase.FORWARD, self.title)
+        made = self.run_round(context, context.plan, n, first, Phase.FORWARD)
         return record.extended(Role.FORWARD, made)
 
     def run_round(
-        self,
-        context: RunContext,
-        plan: Plan,
-        n_iterations: int,
-        first: int,
-        phase: Phase,
-        title: str,
+        self, context: RunContext, plan: Plan, n_iterations: int, first: int, phase: Phase
     ) -> tuple[BlockRecord, ...]:
         """Run all ladders for some iterations; return their blocks."""
         path, seed = context.setup.path, context.seed
@@ -407,7 +412,8 @@ class Tempering(Sampler):
             TemperedBlock(self, path, plan, first + i, n, n_iterations, seed, phase)
             for i, n in enumerate(self.groups())
         ]
-        return context.execute(title, tasks, plan)
+        title = self.name.replace("_", " ").capitalize()
+        return context.execute("Tuning" if phase == Phase.TUNING else title, tasks, plan)
 
 
 @dataclass(frozen=True)
@@ -431,15 +437,26 @@ class TemperedBlock:
 
     def __call__(self, report: Report = silent) -> BlockRecord:
         """Run the block."""
-        plan, total = self.plan, self.n_burn_in + self.n_iterations
-        start, chains, log, rule = self._begun()
+        plan, n_ladders, total = self.plan, self.n_ladders, self.n_burn_in + self.n_iterations
+        draw_seed, chain_seed = block_seeds(self.seed, self.phase, self.block)
+        chosen = self.sampler.kept(n_ladders, len(plan.beta))
+        ladder = np.concatenate(chosen)
+        rung = np.repeat(np.arange(len(chosen)), [len(part) for part in chosen]).astype(np.int16)
+        affordable = _STARTING * (total * len(rung)) / (START_MOVES * plan.n_stages * n_ladders)
+        n_particles = int(np.clip(affordable, *_PARTICLES))
+        seeds = draw_seed, chain_seed.spawn(1)[0]
+        start = annealed_start(self.path, plan, chosen, n_ladders, n_particles, seeds)
+        own, reference = streams(chain_seed, len(rung)), draw_seed.spawn(1)[0]
+        chains = Chains(self.path, plan.beta, plan.kernels, start.state, rung, own, reference)
+        log = Log(chains, ladder, max(-(-self.n_iterations * len(rung) // _LARGEST_RECORD), 1))
+        changed = self.sampler.rule(plan, ladder, np.random.default_rng(chain_seed.spawn(1)[0]))
         stage = 0
-        for i in range(-self.n_burn_in, self.n_iterations):
+        for i in range(total):
             chains.move()
             energy = chains.energy
-            log.add(i, energy, recorded=i >= 0)
-            chains.rung = rule.changed(chains.rung, energy)
-            before, stage = stage, (i + self.n_burn_in + 1) * plan.n_stages // total
+            log.add(i - self.n_burn_in, energy, recorded=i >= self.n_burn_in)
+            chains.rung = changed(chains.rung, energy)
+            before, stage = stage, (i + 1) * plan.n_stages // total
             if stage > before:
                 report(Progress(self.block, stage, np.nan, np.nan, chains.mean_acceptance, np.nan))
         draws, origin = log.target_draws()
@@ -456,26 +473,7 @@ class TemperedBlock:
             n_nan=start.n_nan + chains.n_nan,
         )
 
-    def _begun(self) -> tuple[FirstStates, Chains, Log, TemperatureRule]:
-        """Return the chains at their first states, their log, and how they change temperature."""
-        plan, n_ladders = self.plan, self.n_ladders
-        draw_seed, chain_seed = block_seeds(self.seed, self.phase, self.block)
-        chosen = self.sampler.kept(n_ladders, len(plan.beta))
-        ladder = np.concatenate(chosen)
-        rung = np.repeat(np.arange(len(chosen)), [len(part) for part in chosen]).astype(np.int16)
-        moves = (self.n_burn_in + self.n_iterations) * len(rung)
-        affordable = _STARTING * moves / (START_MOVES * plan.n_stages * n_ladders)
-        n_particles = int(np.clip(affordable, *_PARTICLES))
-        seeds = draw_seed, chain_seed.spawn(1)[0]
-        start = annealed_start(self.path, plan, chosen, n_ladders, n_particles, seeds)
-        own, reference = streams(chain_seed, len(rung)), draw_seed.spawn(1)[0]
-        chains = Chains(self.path, plan.beta, plan.kernels, start.state, rung, own, reference)
-        every = max(-(-self.n_iterations * len(rung) // _LARGEST_RECORD), 1)
-        rule = self.sampler.rule(plan, ladder, np.random.default_rng(chain_seed.spawn(1)[0]))
-        return start, chains, Log(chains, ladder, every), rule
 
-
-_LADDERS_OF_BLOCK = 16
 # Temperatures before the first round of tuning, for targets that no pilot plans.
 _FIRST_TEMPERATURES, _MOST_TEMPERATURES = 31, 1000
 # Iterations of the first round of tuning, which double, and the largest number of rounds.
@@ -500,7 +498,7 @@ class Exchange:
     odd: bool = False
 
     def changed(self, rung: Rungs, energy: Floats) -> Rungs:
-        """Return the temperatures after exchanges; see `TemperatureRule`."""
+        """Return the temperatures after exchanges."""
         n_ladders = len(rung) // len(self.beta)
         chain = np.empty((n_ladders, len(self.beta)), np.int64)
         chain[self.ladder, rung] = np.arange(len(rung))
@@ -560,6 +558,7 @@ class ParallelTempering(Tempering):
     ladders: int = 32
     name = "parallel_tempering"
     default_draws = 16_000
+    n_together = 16
 
     def __post_init__(self) -> None:
         if self.n_temperatures is not None:
@@ -588,28 +587,15 @@ class ParallelTempering(Tempering):
         """Return the number of ladders: all have equally many draws."""
         return self.ladders
 
-    def units(self, record: RunRecord, size: int) -> int:
-        """Return the number of draws so far."""
-        return sum(
-            chains.every * len(chains.energy) * len(np.unique(chains.ladder))
-            for chains in record.tempered
-        )
-
-    def iterations(self, draws: int, n_temperatures: int) -> int:
-        """Return the number of iterations: each gives a draw of every ladder."""
-        return max(draws // self.ladders, 1)
-
-    def groups(self) -> list[int]:
-        """Return the number of ladders of each block of a round."""
-        return block_sizes(self.ladders, max(min(_LADDERS_OF_BLOCK, self.ladders // 2), 1))
-
     def kept(self, n_ladders: int, n_temperatures: int) -> list[NDArray[np.int64]]:
         """Return all ladders for each temperature."""
         return [np.arange(n_ladders)] * n_temperatures
 
-    def rule(self, plan: Plan, ladder: NDArray[np.int64], rng: np.random.Generator) -> Exchange:
+    def rule(
+        self, plan: Plan, ladder: NDArray[np.int64], rng: np.random.Generator
+    ) -> TemperatureRule:
         """Return the rule of exchanges."""
-        return Exchange(plan.beta, ladder, rng)
+        return Exchange(plan.beta, ladder, rng).changed
 
     def prepared(self, context: RunContext) -> RunContext:
         """Return the context with temperatures that reject exchanges equally often."""
@@ -623,7 +609,7 @@ class ParallelTempering(Tempering):
         before, barrier, n_iterations, first, spent = 0.0, 0.0, _TUNING, 0, 0
         for _ in range(_MOST_ROUNDS):
             plan = replace(plan, beta=beta, kernels=kernels_along(context.coarse, beta))
-            blocks = self.run_round(context, plan, n_iterations, first, Phase.TUNING, "Tuning")
+            blocks = self.run_round(context, plan, n_iterations, first, Phase.TUNING)
             first, n_iterations = first + len(blocks), 2 * n_iterations
             spent += sum(block.n_evaluations for block in blocks)
             rates = _rates(blocks, beta)
@@ -633,13 +619,12 @@ class ParallelTempering(Tempering):
             n_before, beta = len(beta), equalised(beta, rates, self.n_temperatures or wanted)
             if barrier == 0.0 or (settled and abs(len(beta) - n_before) <= 0.2 * n_before):
                 break
-        options = {"barrier": barrier}
         plan = replace(
             plan,
             beta=beta,
             kernels=kernels_along(context.coarse, beta),
             n_evaluations=plan.n_evaluations + spent,
-            schedule=UsedSchedule(beta, "equal_rejection", options),
+            schedule=UsedSchedule(beta, "equal_rejection", {"barrier": barrier}),
         )
         coarse = replace(context.coarse, n_evaluations=context.coarse.n_evaluations + spent)
         return self.with_ladders(replace(context, plan=plan, coarse=coarse), {})
