@@ -6,7 +6,7 @@ import xarray as xr
 
 from pm_evidence.core.random import streams
 from pm_evidence.runs.defaults import annealing_setup
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.targets.model.cache import target_of
 
 # moves of a chain before the first draw, and for each draw

@@ -11,14 +11,14 @@ from pm_evidence.api.arguments import check_memory, checked_cores, checked_execu
 from pm_evidence.core.checks import check_count, check_flag, check_kind, described
 from pm_evidence.core.contracts import Kernel, Path
 from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
-from pm_evidence.core.interrupts import interruptible, silent
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.execution.blocks import run_blocks
 from pm_evidence.execution.display import counting
 from pm_evidence.families.rbm.conservative import RaiseBlock, RaiseLikelihood, raise_likelihood
 from pm_evidence.families.rbm.target import RBM, checked_states
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.planning import Schedule
+from pm_evidence.samplers.planning import Planning, Schedule
 from pm_evidence.training.tracking import TrackLogZ
 from pm_evidence.training.train import Training, train
 
@@ -259,7 +259,7 @@ def raise_log_likelihood(
     workers, elsewhere = checked_cores(cores), checked_executor(executor)
     setup = machine.with_path(machine.annealing_setup(kernel), path)
     size = setup.n_paths
-    plan = chosen.plan(setup, sampler, size, seed, silent)[1]
+    plan = chosen.plan(Planning(setup, sampler, size, seed))[1]
     # row of the example that each path starts from; the paths of an example follow each other
     row = np.repeat(np.arange(len(examples)), n_paths)
     parts = np.split(row, np.arange(size, len(row), size))

@@ -30,7 +30,7 @@ from pm_evidence.runs.references import with_reference
 from pm_evidence.runs.result import posterior_draws
 from pm_evidence.runs.rounds import Run, was_interrupted
 from pm_evidence.samplers.aisel import choose_particles, measure, tau_of
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.sampler import ReverseStarts, Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.coordinates import Centring, best_centring

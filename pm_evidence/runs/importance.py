@@ -47,7 +47,7 @@ from pm_evidence.runs.rounds import (
 from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.nested_laplace import MOST_DENSE, explore
 from pm_evidence.samplers.peaks import Survey
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget

@@ -37,7 +37,7 @@ from pm_evidence.runs.rounds import (
 )
 from pm_evidence.runs.routes import anneal_by_routes
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.reparameterised import ReparameterisedTarget

@@ -27,7 +27,7 @@ from pm_evidence.results.stored import doubt_of_draws
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.peaks import fit_laplace
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.sampler import ForwardBlock, ReverseStarts, RunContext
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.estimated.target import EstimatedTarget

@@ -32,7 +32,7 @@ from pm_evidence.execution.blocks import Task, run_divided
 from pm_evidence.execution.display import Display
 from pm_evidence.execution.journal import Journal
 from pm_evidence.samplers.bridge import Bridging, Costs
-from pm_evidence.samplers.planning import ADAPTIVE, Schedule, within_steps
+from pm_evidence.samplers.planning import ADAPTIVE, Planning, Schedule, within_steps
 from pm_evidence.samplers.sampler import ReverseStarts, RunContext, Sampler, kernel_settings
 
 Floats = NDArray[np.float64]
@@ -205,7 +205,8 @@ class Run:
         """Plan and run rounds of blocks; return their record and the estimates made from it."""
         started = self.time()
         schedule = within_steps(self.schedule, setup)
-        learn = partial(schedule.plan, setup, self.sampler, self.size, self.seed, display.pilot)
+        planning = Planning(setup, self.sampler, self.size, self.seed, display.pilot)
+        learn = partial(schedule.plan, planning)
         coarse, plan = self.journal.remembered("plan", learn, kernel=setup.kernel)
         show = self.shown_on(display)
         context = RunContext(setup, coarse, plan, self.size, self.seed, starts, show)

@@ -7,16 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
+from pm_evidence.core.checks import check_count, check_share, real_number
 from pm_evidence.core.contracts import NOISY_VARIANCE, Kernel
 from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.paths.geometric import EstimatedPath
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.pilot import Pilot
-from pm_evidence.samplers.sampler import MOST_ISLANDS, MOST_MOVES, MOST_STAGES
+from pm_evidence.samplers.planning import Pilot
+from pm_evidence.samplers.sampler import MOST_MOVES
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.estimated.target import EstimatedTarget
 
@@ -81,16 +80,8 @@ class AISEL:
     default_draws = 1000
 
     def __post_init__(self) -> None:
-        if self.resampling is not None:
-            check_choice("resampling", self.resampling, SCHEMES)
-        check_count("islands", self.islands, 2, MOST_ISLANDS)
-        check_count("chain_length", self.chain_length, 1, MOST_MOVES)
+        self._smc()  # which checks the options that both have
         check_count("burn_in", self.burn_in, 0, MOST_MOVES)
-        check_share("ess", self.ess, 0.5)
-        if self.n_stages is not None:
-            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
-        # SMC checks that these two are compatible
-        SMC(chain_length=self.chain_length, resample_below=self.resample_below)
         if real_number(self.renewal) != 1.0:
             check_share("renewal", self.renewal, 0.1)
 
@@ -98,16 +89,15 @@ class AISEL:
     def annealer(self) -> SMC | AIS:
         """The sampler that runs the blocks."""
         if self.resampling is None:
-            return AIS(
-                n_stages=self.n_stages,
-                ess=self.ess,
-                islands=self.islands,
-            )
+            return AIS(n_stages=self.n_stages, ess=self.ess, islands=self.islands)
+        return self._smc()
+
+    def _smc(self) -> SMC:
         return SMC(
             islands=self.islands,
             chain_length=self.chain_length,
             ess=self.ess,
-            resampling=self.resampling,
+            resampling="systematic" if self.resampling is None else self.resampling,
             resample_below=self.resample_below,
             n_stages=self.n_stages,
         )
@@ -258,7 +248,11 @@ def _settle(target: EstimatedTarget, x: Floats, tau: float, seed: int) -> Estima
     for _ in range(_ROUNDS):
         found = measure(target, x, seed)
         numbers = _cheapest(target, found, tau, _fall(before, found))
-        target, before = _with_particles(target, numbers), found
+        settings = [
+            (_rounded(n) if estimator.auto else estimator.n_particles, estimator.n_seeds)
+            for estimator, n in zip(target.estimators, numbers, strict=True)
+        ]
+        target, before = target.with_settings(settings), found
         change = np.array(target.settings())[:, 0] / np.array(found.n_particles)
         if change.max() <= _CLOSE and change.min() >= 1.0 / _CLOSE:
             break
@@ -298,15 +292,6 @@ def _cheapest(target: EstimatedTarget, found: Precision, tau: float, fall: Float
     wanted = left * shares / max(root, tiny)
     cheapest: Floats = now * (variances / np.maximum(wanted, tiny)) ** (1.0 / fall)
     return cheapest
-
-
-def _with_particles(target: EstimatedTarget, numbers: Floats) -> EstimatedTarget:
-    return target.with_settings(
-        [
-            (_rounded(n) if estimator.auto else estimator.n_particles, estimator.n_seeds)
-            for estimator, n in zip(target.estimators, numbers, strict=True)
-        ]
-    )
 
 
 def _rounded(n: float) -> int:

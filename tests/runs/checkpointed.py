@@ -21,7 +21,7 @@ from pm_evidence.core.interrupts import Progress
 from pm_evidence.runs import importance
 from pm_evidence.samplers import bridge as bridging
 from pm_evidence.samplers.ais import _ReverseBlock
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.sampler import ForwardBlock
 from pm_evidence.samplers.tempering import TemperedBlock
 from pm_evidence.targets.model.cache import identity_of

@@ -14,7 +14,7 @@ from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from tests.kernels.noisy import NormalNoise, noisy
 

@@ -16,7 +16,7 @@ from pm_evidence.references.mixture import StudentFit
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.samplers.peaks import Survey
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
 from tests.samplers.modes import draws_of_modes

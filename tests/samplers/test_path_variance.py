@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pm_evidence.samplers.pilot import Pilot, PilotVariance
+from pm_evidence.samplers.planning import Pilot, PilotVariance
 from tests.samplers.table import Step, TablePath
 
 # d independent coordinates with prior N(0, 1) and energy x**2 / (2 s**2): the energy at beta is a

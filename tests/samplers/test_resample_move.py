@@ -6,7 +6,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.kernels.growing import Grows
-from pm_evidence.samplers.planning import untuned
+from pm_evidence.samplers.planning import Planning
 from pm_evidence.samplers.resample_move import ResampleMove
 from tests.paths.chain import Gibbs, chain
 
@@ -77,7 +77,7 @@ def test_sizes_follow_the_shares_of_a_plan():
     """An allocation would not be spent as it was computed."""
     target = chain(n=4)
     setup = target.annealing_setup("auto")
-    plan = untuned(setup, np.linspace(0.0, 1.0, 5))
+    plan = Planning(setup, ResampleMove(), 40, 1).untuned(np.linspace(0.0, 1.0, 5))
     object.__setattr__(plan, "shares", np.array([0.5, 2.0, 1.0, 0.01]))
     block = ResampleMove().run_block(setup.path, plan, 0, 40, 1)
     assert np.array_equal(block.trace.particles, [20.0, 80.0, 40.0, 10.0])

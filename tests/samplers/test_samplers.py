@@ -12,7 +12,7 @@ from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import streams
 from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.sampler import Tracer, grow_chains, kernel_settings, summed
 from pm_evidence.samplers.smc import SMC
 from tests.kernels.exact import gaussian, mixed

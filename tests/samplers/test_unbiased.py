@@ -13,7 +13,7 @@ import pytest
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.samplers.ais import AIS
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from tests.kernels.exact import gaussian, mixed
 from tests.samplers.table import LOG_LIKELIHOOD, Step, TablePath, plan_of

@@ -39,7 +39,7 @@ from pm_evidence.core.numerics import normalised
 from pm_evidence.core.random import streams
 from pm_evidence.paths.geometric import EstimatedPath
 from pm_evidence.samplers.aisel import measure, tau_of
-from pm_evidence.samplers.pilot import Pilot
+from pm_evidence.samplers.planning import Pilot
 from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedTarget
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.target import PyMCTarget
