@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share, described
+from pm_evidence.core.checks import check_choice, check_count, described
 from pm_evidence.core.contracts import Path, Plan
 from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import add_up, log_mean_exp
 from pm_evidence.core.random import Phase, block_seeds, generator, streams
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.samplers.sampler import (
-    MOST_ISLANDS,
     MOST_MOVES,
-    MOST_STAGES,
     Annealer,
     ForwardBlock,
     ReverseStarts,
@@ -23,9 +21,8 @@ from pm_evidence.samplers.sampler import (
     Tracer,
     block_sizes,
     kernels_along,
-    move_then_weigh,
+    passed,
     stretches,
-    weigh_then_move,
 )
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.schedules import refine, varopt
@@ -87,11 +84,8 @@ class AIS(Annealer):
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("both", "forward"))
-        if self.n_stages is not None:
-            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
-        check_count("islands", self.islands, 2, MOST_ISLANDS)
+        self.check_populations()
         check_count("relaxation", self.relaxation, 0, MOST_MOVES)
-        check_share("ess", self.ess, 0.5)
         given = self.reverse_start
         if not (given is None or isinstance(given, np.ndarray) or hasattr(given, "children")):
             raise TypeError(
@@ -175,10 +169,9 @@ class AIS(Annealer):
         draw_seed, chain_seed = block_seeds(seed, phase, block)
         chains = streams(chain_seed, n)
         state = path.draw(n, draw_seed)
-        log_weight = np.zeros(n)
-        tracer = Tracer(block, report)
+        log_weight, tracer = np.zeros(n), Tracer(block, report, n)
         for kernel, beta in stretches(plan, n):
-            batch, energy, ratio = weigh_then_move(kernel, path, state, beta, chains)
+            batch, energy, ratio = passed(kernel, path, state, beta, chains)
             log_weight, *shares = add_up(log_weight, ratio)
             tracer.add_many(beta[1:], energy, np.array(shares), batch, log_mean_exp(log_weight))
             state = batch.state
@@ -188,7 +181,7 @@ class AIS(Annealer):
             trace=tracer.trace(plan.n_stages),
             draws=state.to_draws(),
             log_weight=log_weight,
-            n_evaluations=n + tracer.n_evaluations,
+            n_evaluations=tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )
 
@@ -213,15 +206,12 @@ class AIS(Annealer):
         n = len(start)
         chains = streams(block_seeds(seed, Phase.REVERSE, block)[1], n)
         state = path.at(start)
-        work = np.zeros(n)
-        tracer = Tracer(block, report)
-        last = plan.kernels[-1]
-        n_evaluations = n
+        work, tracer = np.zeros(n), Tracer(block, report, n)
         for _ in range(n_moves):
-            state, info = last.advance(path, state, 1.0, chains)
-            n_evaluations += info.n_evaluations
+            state, info = plan.kernels[-1].advance(path, state, 1.0, chains)
+            tracer.n_evaluations += info.n_evaluations
         for kernel, beta in list(stretches(plan, n))[::-1]:
-            batch, energy, ratio = move_then_weigh(kernel, path, state, beta, chains)
+            batch, energy, ratio = passed(kernel, path, state, beta, chains, back=True)
             work, *shares = add_up(work, -ratio)
             tracer.add_many(beta[:0:-1], energy, np.array(shares), batch, -log_mean_exp(work))
             state = batch.state
@@ -230,7 +220,7 @@ class AIS(Annealer):
             work=work,
             trace=tracer.trace(plan.n_stages, backwards=True),
             origin=origin,
-            n_evaluations=n_evaluations + tracer.n_evaluations,
+            n_evaluations=tracer.n_evaluations,
             n_nan=tracer.n_nan,
         )
 
@@ -247,14 +237,6 @@ class _ReverseBlock:
     seed: int
 
     def __call__(self, report: Report = silent) -> BlockRecord:
-        starts, sampler = self.starts, self.sampler
-        return sampler.run_reverse(
-            self.path,
-            self.plan,
-            self.block,
-            starts.draws,
-            starts.group,
-            self.seed,
-            report,
-            n_moves=sampler.relaxation if starts.relaxes else 0,
-        )
+        starts, n_moves = self.starts, self.sampler.relaxation if self.starts.relaxes else 0
+        given = self.path, self.plan, self.block, starts.draws, starts.group, self.seed, report
+        return self.sampler.run_reverse(*given, n_moves=n_moves)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, check_count, check_flag, check_share, described
-from pm_evidence.core.contracts import Path, Plan, Reseedable
+from pm_evidence.core.contracts import Path, Plan, Reseedable, Streams
 from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import ess_share, log_sum_exp, normalised
 from pm_evidence.core.random import Phase, block_seeds, streams
@@ -46,6 +46,23 @@ class Pool:
     def ess(self) -> float:
         """Effective sample size after the stage, as a share of the particles."""
         return ess_share(self.log_weight)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where an island is along its plan, and its random numbers."""
+
+    path: Any  # what is annealed
+    plan: Plan  # and how
+    index: int  # index of the stage
+    seed: np.random.SeedSequence  # source of the streams of independent states
+    chains: Streams  # shape (n, 4): streams of the moves
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The inverse temperatures at which the stage starts and stops."""
+        start, stop = self.plan.beta[self.index : self.index + 2]
+        return float(start), float(stop)
 
 
 def variance_of(blocks: Sequence[BlockRecord]) -> Floats:
@@ -157,11 +174,12 @@ class ResampleMove(SMC):
         chains = streams(chain_seed, int(sizes.max()) * self.spread)
         state = path.draw(int(sizes[0]), draw_seed)
         log_share = np.full(len(state), -np.log(len(state)))
-        log_z, tracer, visited = 0.0, Tracer(block, report), []
+        log_z, tracer = 0.0, Tracer(block, report, int(sizes[0]))
         for k in range(plan.n_stages):
-            start, beta = float(plan.beta[k]), float(plan.beta[k + 1])
+            stage = Stage(path, plan, k, chain_seed, chains)
+            start, beta = stage.ends
             pool = Pool(state, log_share, path.log_ratio(state, start, beta))
-            pool = self.enlarged(pool, path, plan, k, chain_seed, chains)
+            pool = self.enlarged(pool, stage)
             step = log_sum_exp(pool.log_weight)
             log_z += step
             if not np.isfinite(log_z):
@@ -176,8 +194,8 @@ class ResampleMove(SMC):
             state, info = plan.kernels[k].advance(path, state, beta, chains[:n])
             info = replace(info, n_evaluations=info.n_evaluations + pool.n_evaluations)
             tracer.add(beta, energy, pool.ratio, info, log_z, pool.log_share, counted=True)
-            visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
-        return island(path, plan, block, log_z, tracer, state, visited, rng, int(sizes[0]))
+            tracer.visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
+        return island(path, plan, log_z, tracer, state, rng)
 
     def sizes(self, plan: Plan, draws: int) -> NDArray[np.int64]:
         """Return the particles at the start of each stage and, last, of draws."""
@@ -191,15 +209,7 @@ class ResampleMove(SMC):
         """Return the largest number of particles that are moved together, for each particle."""
         return 1
 
-    def enlarged(
-        self,
-        pool: Pool,
-        path: Path,
-        plan: Plan,
-        stage: int,
-        seed: np.random.SeedSequence,
-        chains: NDArray[np.uint64],
-    ) -> Pool:
+    def enlarged(self, pool: Pool, stage: Stage) -> Pool:
         """Return the particles of a stage as they are."""
         return pool
 
@@ -285,10 +295,9 @@ class ARM(ResampleMove):
         check_count("reseed_moves", self.reseed_moves, 1, MOST_MOVES)
         if self.allocation != "equal":
             raise ValueError(
-                f"allocation must be 'equal' for pe.methods.ARM, which adds particles where they "
-                f"are "
-                f"needed, got {self.allocation!r}; use pe.methods.ResampleMove for an optimal "
-                f"allocation."
+                "allocation must be 'equal' for pe.methods.ARM, which adds particles where they "
+                f"are needed, got {self.allocation!r}; use pe.methods.ResampleMove for an optimal "
+                "allocation."
             )
 
     def prepared(self, context: RunContext) -> RunContext:
@@ -321,67 +330,37 @@ class ARM(ResampleMove):
         """Return the particles at the start of each stage, which are always as many."""
         return np.full(plan.n_stages + 1, draws)
 
-    def enlarged(
-        self,
-        pool: Pool,
-        path: Path,
-        plan: Plan,
-        stage: int,
-        seed: np.random.SeedSequence,
-        chains: NDArray[np.uint64],
-    ) -> Pool:
-        """Return the particles of a stage with as many more as it needs.
-
-        Parameters
-        ----------
-        pool : Pool
-            The particles of the stage.
-        path, plan
-            What is annealed, and how.
-        stage : int
-            Index of the stage.
-        seed : SeedSequence
-            The source of the streams of independent states.
-        chains : ndarray of uint64, shape (n, 4)
-            The streams of the moves.
-        """
-        wanted = None if plan.shares is None else int(plan.shares[stage]) - 1
+    def enlarged(self, pool: Pool, stage: Stage) -> Pool:
+        """Return the particles of a stage with as many more as it needs."""
+        shares = stage.plan.shares
+        wanted = None if shares is None else int(shares[stage.index]) - 1
         base, rounds, share = pool, [pool], pool.ess if wanted is None else np.nan
         while len(rounds) <= self.max_rounds:
             if len(rounds) - 1 == wanted or share >= self.ess_threshold:
                 break
-            base, new = self._generated(base, share, path, plan, stage, seed, chains)
+            base, new = self._generated(base, share, stage)
             rounds.append(new)
             if wanted is None:
-                before, share = share, ess_share(_weights_of(rounds)[2])
+                before, share = share, _together(rounds).ess
                 if self.while_rising and share <= before:
                     break
         return _together(rounds) if rounds[1:] else pool
 
-    def _generated(
-        self,
-        base: Pool,
-        ess: float,
-        path: Any,
-        plan: Plan,
-        stage: int,
-        seed: np.random.SeedSequence,
-        chains: NDArray[np.uint64],
-    ) -> tuple[Pool, Pool]:
+    def _generated(self, base: Pool, ess: float, stage: Stage) -> tuple[Pool, Pool]:
         """Return the particles that the next round starts from, and the new ones of this round."""
-        start, stop, n = float(plan.beta[stage]), float(plan.beta[stage + 1]), len(base.state)
-        if self.generate == "reseed" or stage == 0:
-            n_new, fresh = n, seed.spawn(1)[0]
-            if self.generate == "reseed" and plan.shares is None:
+        path, k, (start, stop), n = stage.path, stage.index, stage.ends, len(base.state)
+        if self.generate == "reseed" or k == 0:
+            n_new, fresh = n, stage.seed.spawn(1)[0]
+            if self.generate == "reseed" and stage.plan.shares is None:
                 lacking = (1.0 - ess / self.ess_threshold) * n
                 n_new = max(int(lacking), _LEAST_RESEEDED)
             state = (
                 path.draw(n_new, fresh)
-                if stage == 0
+                if k == 0
                 else path.reseeded(n_new, start, self.reseed_moves, fresh)
             )
             log_share = np.full(n_new, -np.log(n_new))
-            cost = n_new * (1 if stage == 0 else self.reseed_moves)
+            cost = n_new * (1 if k == 0 else self.reseed_moves)
             return base, Pool(state, log_share, path.log_ratio(state, start, stop), cost)
         log_share, copied, first = base.log_share, base.state, None
         if self.generate == "anticipate":
@@ -389,26 +368,21 @@ class ARM(ResampleMove):
             log_share = np.repeat(log_share - np.log(copies), copies)
             copied, first = copied.take(np.repeat(np.arange(n), copies)), np.cumsum(copies) - copies
         # the streams go on where the last moves left them
-        state, info = plan.kernels[stage - 1].advance(path, copied, start, chains[: len(copied)])
+        kernel, chains = stage.plan.kernels[k - 1], stage.chains[: len(copied)]
+        state, info = kernel.advance(path, copied, start, chains)
         new = Pool(state, log_share, path.log_ratio(state, start, stop), info.n_evaluations)
         if first is None:
             return new, new
         return Pool(state.take(first), base.log_share, new.ratio[first]), new
 
 
-def _weights_of(rounds: list[Pool]) -> tuple[Floats, Floats, Floats]:
-    """Return log shares, log ratios and log weights of the particles of all rounds.
+def _together(rounds: list[Pool]) -> Pool:
+    """Return the particles of all rounds as one pool.
 
     Fraccaro, Paquet and Winther (2016), Proposition 1. Each round has the same share of the weight,
     which does not depend on how many copies were made.
     """
     log_share = np.concatenate([part.log_share for part in rounds]) - np.log(len(rounds))
     ratio = np.concatenate([part.ratio for part in rounds])
-    return log_share, ratio, log_share + ratio
-
-
-def _together(rounds: list[Pool]) -> Pool:
-    """Return the particles of all rounds as one pool."""
-    log_share, ratio, _ = _weights_of(rounds)
     state = rounds[0].state.join([part.state for part in rounds[1:]])
     return Pool(state, log_share, ratio, sum(part.n_evaluations for part in rounds))

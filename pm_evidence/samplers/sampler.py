@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_count, check_share
 from pm_evidence.core.contracts import (
     AnnealingSetup,
     BatchedKernel,
@@ -17,6 +18,7 @@ from pm_evidence.core.contracts import (
     Path,
     Plan,
     StageBatch,
+    Streams,
 )
 from pm_evidence.core.interrupts import Interrupted, Progress, Report, silent
 from pm_evidence.core.numerics import ess_share, moments, normalised
@@ -66,6 +68,12 @@ class ReverseStarts:
         return replace(self, draws=self.draws[index], group=group, probability=None)
 
 
+MOST_ISLANDS = 100_000
+MOST_MOVES = 1_000_000  # of one state at one stage
+MOST_STAGES = 1_000_000
+MOST_TEMPERATURES = 32_767  # of tempered chains, which store their indices in 16 bits
+
+
 Execute = Callable[[str, Sequence[Any], Plan], tuple[Any, ...]]
 
 
@@ -109,6 +117,14 @@ class Sampler(ABC):
     reverse_start: Any = None  # posterior draws of the user's that reverse paths start from
     n_seeds: ClassVar[int | None] = None  # seeds of an estimated likelihood
 
+    def check_populations(self) -> None:
+        """Check the options of the pilot and of independent populations."""
+        check_count("islands", self.islands, 2, MOST_ISLANDS)
+        check_count("chain_length", self.chain_length, 1, MOST_MOVES)
+        if self.n_stages is not None:
+            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
+        check_share("ess", self.ess, 0.5)
+
     @property
     def annealer(self) -> Self:
         """The sampler itself."""
@@ -132,8 +148,8 @@ class Sampler(ABC):
         return 1
 
     def units(self, record: RunRecord, size: int) -> int:
-        """Return the number of forward paths so far."""
-        return record.work(Role.FORWARD).size
+        """Return the number of forward paths, or of particles of islands, so far."""
+        return record.work(Role.FORWARD).size * self.unit(size)
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan of the pilot as it is."""
@@ -226,14 +242,6 @@ def block_sizes(total: int, size: int) -> list[int]:
     return [size] * full + [rest] * (rest > 0)
 
 
-MOST_ISLANDS = 100_000
-MOST_MOVES = 1_000_000  # of one state at one stage
-MOST_STAGES = 1_000_000
-MOST_TEMPERATURES = 32_767  # of tempered chains, which store their indices in 16 bits
-
-
-Weighed = tuple[StageBatch, Floats, Floats]
-
 # Largest number of stages of a stretch times members; 8 stages are always allowed. Progress is
 # reported, and energies are kept in memory, for one stretch at a time. Larger arrays of doubles
 # would be returned to the operating system each time, which costs more than filling them.
@@ -259,40 +267,27 @@ def stretches(plan: Plan, n: int) -> Iterator[tuple[Kernel, Floats]]:
         first = stop
 
 
-def weigh_then_move(
-    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
-) -> Weighed:
-    """Go forward through the ``m`` stages of a stretch."""
-    batch = _passage(kernel, path, state, beta[1:], streams)
-    return batch, *_weighed(path, batch.before, beta[:-1], beta[1:])
+def passed(
+    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: Streams, *, back: bool = False
+) -> tuple[StageBatch, Floats, Floats]:
+    """Go through the ``m`` stages of a stretch; return energies and log ratios, one row per stage.
 
-
-def move_then_weigh(
-    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
-) -> Weighed:
-    """Go back through the ``m`` stages of a stretch, by the reversed kernel."""
-    batch = _passage(kernel.reversed(), path, state, beta[:0:-1], streams)
-    return batch, *_weighed(path, batch.after, beta[-2::-1], beta[:0:-1])
-
-
-def _weighed(path: Any, visited: Any, start: Floats, stop: Floats) -> tuple[Floats, Floats]:
-    """Return energies at ``start`` and log ratios from there to ``stop``, one row per stage."""
-    if len(start) == 1:
-        first, last = float(start[0]), float(stop[0])
-        return path.energy(visited, first)[None], path.log_ratio(visited, first, last)[None]
-    energy, ratio = path.weigh(visited, start[:, None], stop[:, None])
-    return energy, ratio
-
-
-def _passage(
-    kernel: Kernel, path: Any, state: Any, beta: Floats, streams: NDArray[np.uint64]
-) -> StageBatch:
-    if len(beta) > 1:
+    Forward, states are weighed and then moved. Back, they are moved by the reversed kernel and then
+    weighed: energies and log ratios are those of the forward direction.
+    """
+    at, kernel = (beta[:0:-1], kernel.reversed()) if back else (beta[1:], kernel)
+    start, stop = (beta[-2::-1], at) if back else (beta[:-1], at)
+    if len(at) > 1:
         assert isinstance(kernel, BatchedKernel)
-        return kernel.advance_many(path, state, beta, streams)
-    after, info = kernel.advance(path, state, float(beta[0]), streams)
+        batch = kernel.advance_many(path, state, at, streams)
+        visited = batch.after if back else batch.before
+        return batch, *path.weigh(visited, start[:, None], stop[:, None])
+    first, last = float(start[0]), float(stop[0])
+    after, info = kernel.advance(path, state, float(at[0]), streams)
     acceptance = np.array([info.acceptance])
-    return StageBatch(after, state, after, acceptance, info.n_evaluations, info.n_nan)
+    batch = StageBatch(after, state, after, acceptance, info.n_evaluations, info.n_nan)
+    visited = after if back else state
+    return batch, path.energy(visited, first)[None], path.log_ratio(visited, first, last)[None]
 
 
 Watch = Callable[[Kernel, MoveInfo], Kernel]
@@ -303,7 +298,7 @@ class MovesRepeatedly(Protocol):
     """A kernel that moves a population several times in one call, which takes less time."""
 
     def advance_repeatedly(
-        self, path: Any, state: Any, beta: float, n_moves: int, streams: NDArray[np.uint64]
+        self, path: Any, state: Any, beta: float, n_moves: int, streams: Streams
     ) -> tuple[Any, MoveInfo]:
         """Move every member as ``n_moves`` calls of `Kernel.advance` would.
 
@@ -319,7 +314,7 @@ def grow_chains(
     start: Any,
     beta: float,
     length: int,
-    streams: NDArray[np.uint64],
+    streams: Streams,
     watch: Watch | None = None,
 ) -> tuple[Any, MoveInfo]:
     """Run every member of ``start`` as a chain and keep all its states."""
@@ -333,9 +328,8 @@ def grow_chains(
         state, info = kernel.advance(path, states[-1], beta, streams)
         states.append(state)
         infos.append(info)
-        if watch is not None:
-            kernel = watch(kernel, info)
-    kept = states[-length:] if length == 1 else states
+        kernel = kernel if watch is None else watch(kernel, info)
+    kept = states[-1:] if length == 1 else states
     return kept[0].join(kept[1:]), summed(infos)
 
 
@@ -366,6 +360,8 @@ class Tracer:
     report: Report
     n_evaluations: int = 0
     n_nan: int = 0
+    # A few states of each stage, for a survey
+    visited: list[NDArray[Any]] = field(default_factory=list, init=False)
     _rows: list[tuple[float, ...]] = field(default_factory=list, init=False)
 
     @property

@@ -6,31 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_choice, check_count, check_share, real_number
-from pm_evidence.core.contracts import (
-    Bridgeable,
-    Growing,
-    HasPosterior,
-    Kernel,
-    MoveInfo,
-    Path,
-    Plan,
-)
+from pm_evidence.core.checks import check_choice, check_share, real_number
+from pm_evidence.core.contracts import Bridgeable, Growing, HasPosterior, Path, Plan
 from pm_evidence.core.interrupts import Report, silent
 from pm_evidence.core.numerics import ess_share, log_mean_exp, normalised
 from pm_evidence.core.random import Phase, block_seeds, streams
-from pm_evidence.core.records import BlockRecord, Role, RunRecord
+from pm_evidence.core.records import BlockRecord, RunRecord
 from pm_evidence.core.resampling import SCHEMES, resample
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.samplers.sampler import (
-    MOST_ISLANDS,
-    MOST_MOVES,
-    MOST_STAGES,
-    Annealer,
-    RunContext,
-    Tracer,
-    grow_chains,
-)
+from pm_evidence.samplers.sampler import Annealer, RunContext, Tracer, grow_chains
 from pm_evidence.schedules import refine
 
 # Number of states of every stage that are kept for a survey of the posterior: more of early
@@ -90,11 +74,7 @@ class SMC(Annealer):
     named_stages = 50
 
     def __post_init__(self) -> None:
-        check_count("islands", self.islands, 2, MOST_ISLANDS)
-        check_count("chain_length", self.chain_length, 1, MOST_MOVES)
-        if self.n_stages is not None:
-            check_count("n_stages", self.n_stages, 1, MOST_STAGES)
-        check_share("ess", self.ess, 0.5)
+        self.check_populations()
         check_choice("resampling", self.resampling, SCHEMES)
         if real_number(self.resample_below) != 1.0:
             check_share("resample_below", self.resample_below, 0.5)
@@ -115,10 +95,6 @@ class SMC(Annealer):
     def unit(self, size: int) -> int:
         """Return the particles of an island: rounds consist of whole islands."""
         return size
-
-    def units(self, record: RunRecord, size: int) -> int:
-        """Return the number of particles so far."""
-        return len(record.of(Role.FORWARD)) * size
 
     def follow(self, plan: Plan) -> Plan:
         """Return the plan of the pilot, with its stages divided into so many as are asked for."""
@@ -150,7 +126,7 @@ class SMC(Annealer):
         chains = streams(chain_seed, max(-(-draws // self.chain_length), 2))
         n = len(chains) * self.chain_length
         state, carried = path.draw(n, draw_seed), np.zeros(n)
-        log_z, variance, tracer, visited = 0.0, 0.0, Tracer(block, report), []
+        log_z, variance, tracer = 0.0, 0.0, Tracer(block, report, n)
         for start, beta, kernel in zip(plan.beta[:-1], plan.beta[1:], plan.kernels, strict=True):
             ratio = path.log_ratio(state, start, beta)
             log_weight = carried + ratio
@@ -165,11 +141,14 @@ class SMC(Annealer):
                 carried = log_weight
             else:
                 variance += _variance_of_mean(log_weight, len(chains) if tracer.n_stages else n)
-                state, info = self._renewed(path, kernel, state, log_weight, beta, rng, chains)
+                order = path.order(state)
+                weight = normalised(log_weight[order])
+                first = state.take(order[resample(weight, len(chains), rng, self.resampling)])
+                state, info = grow_chains(path, kernel, first, beta, self.chain_length, chains)
                 carried = np.zeros(n)
             tracer.add(beta, energy, ratio, info, log_z, before)
-            visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
-        found = island(path, plan, block, log_z, tracer, state, visited, rng, n)
+            tracer.visited += some_of(path, state, 2 * tracer.n_stages <= plan.n_stages, rng)
+        found = island(path, plan, log_z, tracer, state, rng)
         if found.draws is not None:
             # states are in the order of resampling: surplus ones are dropped at random
             kept = np.sort(rng.permutation(n)[:draws])
@@ -178,35 +157,11 @@ class SMC(Annealer):
             found = replace(found, draws=found.draws[kept], log_density=known, origin=origin)
         return replace(found, relative_variance=variance)
 
-    def _renewed(
-        self,
-        path: Path,
-        kernel: Kernel,
-        state: Any,
-        log_weight: NDArray[np.float64],
-        beta: float,
-        rng: np.random.Generator,
-        chains: NDArray[np.uint64],
-    ) -> tuple[Any, MoveInfo]:
-        """Return a population of equal weights: resampled particles and their chains."""
-        order = path.order(state)
-        weight = normalised(log_weight[order])
-        chosen = order[resample(weight, len(chains), rng, self.resampling)]
-        return grow_chains(path, kernel, state.take(chosen), beta, self.chain_length, chains)
-
 
 def island(
-    path: Path,
-    plan: Plan,
-    block: int,
-    log_z: float,
-    tracer: Tracer,
-    state: Any,
-    visited: list[NDArray[Any]],
-    rng: np.random.Generator,
-    n: int,
+    path: Path, plan: Plan, log_z: float, tracer: Tracer, state: Any, rng: np.random.Generator
 ) -> BlockRecord:
-    """Return the record of an island that began with ``n`` particles and ended with ``state``.
+    """Return the record of an island that ended with the population ``state``.
 
     If its evidence is zero, it did not reach the target and has no draws.
     """
@@ -218,15 +173,15 @@ def island(
     if ended and plan.fit is not None and isinstance(path, Bridgeable):
         bridge = path.bridge_work(plan.fit, state, len(state), rng)
     return BlockRecord(
-        block=block,
+        block=tracer.block,
         work=np.array([-log_z]),
         trace=tracer.trace(plan.n_stages),
         draws=state.to_draws() if ended else None,
         log_density=log_density,
         end=(float(energy.mean()), float(energy.var())) if ended else (np.nan, np.nan),
         bridge=bridge,
-        visited=np.concatenate(visited) if visited else None,
-        n_evaluations=n + (len(bridge[0]) if bridge else 0) + tracer.n_evaluations,
+        visited=np.concatenate(tracer.visited) if tracer.visited else None,
+        n_evaluations=tracer.n_evaluations + (len(bridge[0]) if bridge else 0),
         n_nan=tracer.n_nan,
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Plan, StageBatch
-from pm_evidence.samplers.sampler import move_then_weigh, stretches, weigh_then_move
+from pm_evidence.samplers.sampler import passed, stretches
 
 BETA = np.array([0.0, 0.1, 0.3, 0.6, 1.0])
 
@@ -86,7 +86,7 @@ def test_forward_weighs_before_it_moves(kind):
     """The energy is that of the population before the stage, at the beta that it comes from."""
     kernel, start = kind(), np.array([1.0, -2.0])
     beta = BETA[:2] if kind is Adding else BETA[:4]
-    batch, energy, ratio = weigh_then_move(kernel, Quadratic(), start, beta, None)
+    batch, energy, ratio = passed(kernel, Quadratic(), start, beta, None)
     visited = start + np.append(0.0, np.cumsum(beta[1:-1]))[:, None]
     np.testing.assert_allclose(energy, visited**2, rtol=1e-15)
     np.testing.assert_allclose(ratio, -np.diff(beta)[:, None] * visited**2, rtol=1e-15)
@@ -100,7 +100,7 @@ def test_reverse_moves_before_it_weighs(kind):
     """By the reversed kernel, in the opposite order, and at the beta that it goes on to."""
     kernel, start = kind(), np.array([1.0, -2.0])
     beta = BETA[-2:] if kind is Adding else BETA[1:]
-    batch, energy, ratio = move_then_weigh(kernel, Quadratic(), start, beta, None)
+    batch, energy, ratio = passed(kernel, Quadratic(), start, beta, None, back=True)
     visited = start - np.cumsum(beta[:0:-1])[:, None]
     np.testing.assert_allclose(energy, visited**2, rtol=1e-15)
     np.testing.assert_allclose(ratio, -np.diff(beta)[::-1, None] * visited**2, rtol=1e-14)
@@ -111,7 +111,7 @@ def test_reverse_moves_before_it_weighs(kind):
 def test_a_path_and_its_reversal_have_the_same_work():
     """They meet the same populations, and work is that of the forward direction in both."""
     kernel, start = AddingMany(), np.array([1.0, -2.0])
-    there, _, forward = weigh_then_move(kernel, Quadratic(), start, BETA, None)
-    back, _, reverse = move_then_weigh(kernel, Quadratic(), there.state, BETA, None)
+    there, _, forward = passed(kernel, Quadratic(), start, BETA, None)
+    back, _, reverse = passed(kernel, Quadratic(), there.state, BETA, None, back=True)
     np.testing.assert_allclose(back.state, start, rtol=1e-14)
     np.testing.assert_allclose(reverse[::-1], forward, rtol=1e-13)
