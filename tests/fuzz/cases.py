@@ -109,19 +109,6 @@ def tempered_result():
     return sample(method=method, schedule="linear", draws=20)
 
 
-def structure(**options):
-    """``pe.structure`` of the shared model."""
-    return pe.structure(model() if options.get("model") is None else options["model"])
-
-
-def certify(target=None, **options):
-    """``simulate_and_certify`` of the shared model, with little effort."""
-    return pe.simulate_and_certify(
-        model() if target is None else target,
-        **{"draws": 20, "n_stages": 3, "random_seed": 1, "progressbar": False, **options},
-    )
-
-
 def walk():
     """A random walk that is observed with noise."""
     with pm.Model() as built:
@@ -139,41 +126,35 @@ def walk():
 
 @cache
 def estimated():
-    """A model whose likelihood is estimated, and a result for it."""
-    built = walk()
-    method = pe.methods.AISEL(islands=2, chain_length=1)
-    return built, sample(built, method=method, draws=16)
+    """A model whose likelihood is estimated."""
+    return walk()
 
 
-def latent(dt=None, model=None, **options):
-    """``sample_latent`` of that result."""
-    built, result = estimated()
-    return pe.gp.sample_latent(
-        result if dt is None else dt, built if model is None else model, **options
-    )
+@cache
+def of_estimated():
+    """A result for it."""
+    return sample(estimated(), method=pe.methods.AISEL(islands=2, chain_length=1), draws=16)
+
+
+@cache
+def conjugate():
+    """A model with a normal posterior."""
+    with pm.Model() as built:
+        pm.Normal("y", pm.Normal("x", 0.0, 1.0), 1.0, observed=[0.5, 1.5])
+    return built
 
 
 @cache
 def posterior():
-    """A model with exact draws from its posterior."""
-    with pm.Model() as built:
-        pm.Normal("y", pm.Normal("x", 0.0, 1.0), 1.0, observed=[0.5, 1.5])
+    """Exact draws from its posterior."""
     draws = np.random.default_rng(1).normal(2 / 3, 3**-0.5, (4, 250))
-    return built, posterior_tree(built, {"x": draws})
-
-
-def bridge_sampling(idata=None, model=None, **options):
-    """``pe.bridge_sampling`` of these draws."""
-    built, draws = posterior()
-    return pe.bridge_sampling(
-        draws if idata is None else idata, built if model is None else model, **options
-    )
+    return posterior_tree(conjugate(), {"x": draws})
 
 
 @cache
 def of_model():
     """A short result of that model."""
-    return sample(posterior()[0], method=pe.methods.SMC(islands=2), draws=80)
+    return sample(conjugate(), method=pe.methods.SMC(islands=2), draws=80)
 
 
 @cache
@@ -181,7 +162,7 @@ def of_data():
     """A short result of that model, whose data are added one after the other."""
     path = pe.paths.DataPoints(order="given", batches=1)
     method = pe.methods.ResampleMove(islands=2)
-    return sample(posterior()[0], method=method, path=path, draws=80, target_mcse=None)
+    return sample(conjugate(), method=method, path=path, draws=80, target_mcse=None)
 
 
 @cache
@@ -190,34 +171,15 @@ def comparison():
     return pe.compare({"a": EVIDENCE, "b": EVIDENCE})
 
 
-def factor_of_point(dt=None, model=None, **options):
-    """``pe.bayes_factor`` of a point against that model, whose posterior draws are there."""
-    built, draws = posterior()
-    return pe.bayes_factor(
-        draws if dt is None else dt, model=built if model is None else model, **options
-    )
-
-
 def of_models():
     """Results of two models."""
     return {"a": of_model(), "b": of_model()}
 
 
-def sensitivity(model=None, priors=None, result=None, **options):
-    """``pe.prior_sensitivity`` of that result, by reweighting alone."""
-    return pe.prior_sensitivity(
-        posterior()[0] if model is None else model,
-        {"x": [0.5]} if priors is None else priors,
-        result=of_model() if result is None else result,
-        **{"new_runs": "never", "progressbar": False, **options},
-    )
-
-
 def factor_of_models(**options):
-    """``pe.bayes_factor`` of two models whose posterior draws are there."""
-    built, draws = posterior()
-    given = (draws, None) if options["idata"] is None else options["idata"]
-    return pe.bayes_factor(built, wider(), **{**options, "idata": given})
+    """``pe.bayes_factor`` of two models, of the first of which posterior draws are there."""
+    given = (posterior(), None) if options["idata"] is None else options["idata"]
+    return pe.bayes_factor(conjugate(), wider(), **{**options, "idata": given})
 
 
 @cache
@@ -243,38 +205,19 @@ def constants():
     return models
 
 
-def calibrate(models=None, n=20, **options):
-    """``pe.calibrate`` of models without free variables, which have nothing to sample."""
-    options = {"random_seed": 1, "progressbar": False, **options}
-    return pe.calibrate(constants() if models is None else models, n, **options)
+SENSITIVITY = {"new_runs": "never", "target_mcse": 0.1, "random_seed": 1, "progressbar": False}
 
 
 @cache
 def calibration():
-    """What that found."""
-    return calibrate()
+    """What is found of models without free variables, which have nothing to sample."""
+    return pe.calibrate(constants(), 20, random_seed=1, progressbar=False)
 
 
 @cache
 def priors_table():
-    """A table of other priors."""
-    return sensitivity()
-
-
-def train_rbm(**options):
-    """``pe.rbm.train_rbm`` with few updates."""
-    return pe.rbm.train_rbm(**{"n_updates": 2, "random_seed": 1, "progressbar": False, **options})
-
-
-def tracked(**options):
-    """``pe.rbm.train_rbm`` whose log Z is tracked by few chains."""
-    track = pe.rbm.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1)
-    return train_rbm(**{"algorithm": "tempering", "track": track, **options})
-
-
-def raise_log_likelihood(**options):
-    """``pe.rbm.raise_log_likelihood`` with few stages."""
-    return pe.rbm.raise_log_likelihood(**{"n_stages": 5, "progressbar": False, **options})
+    """A table of other priors, by reweighting alone."""
+    return pe.prior_sensitivity(conjugate(), {"x": [0.5]}, result=of_model(), **SENSITIVITY)
 
 
 def plot_samples(**options):
@@ -364,19 +307,19 @@ GOOD = {
         "checkpoint": None, "target_mcse": None, "max_time": None, "max_draws": None,
         "random_seed": 1, "idata_kwargs": None, "compile_kwargs": None,
     }),
-    "structure": (structure, {"model": None}),
-    "simulate_and_certify": (certify, {
-        "target": None, "draws": 20, "n_stages": 3, "kernel": "auto", "cores": 1,
-        "executor": None, "random_seed": 1,
+    "structure": (pe.structure, {"model": model}),
+    "simulate_and_certify": (pe.simulate_and_certify, {
+        "target": model, "draws": 20, "n_stages": 3, "kernel": "auto", "cores": 1,
+        "executor": None, "random_seed": 1, "progressbar": False,
     }),
     "compare": of(pe.compare, models={"a": EVIDENCE, "b": EVIDENCE}),
     "average_models": of(pe.average_models, models=of_models, draws=8, random_seed=1),
-    "prior_sensitivity": (sensitivity, {
-        "model": None, "priors": None, "result": None, "new_runs": "never", "target_mcse": 0.1,
-        "random_seed": 1, "progressbar": False, "sample_kwargs": None,
+    "prior_sensitivity": (pe.prior_sensitivity, {
+        "model": conjugate, "priors": {"x": [0.5]}, "result": of_model, **SENSITIVITY,
+        "sample_kwargs": None,
     }),
-    "calibrate": (calibrate, {
-        "models": None, "n": 20, "prior_probs": None, "simulators": None, "target_mcse": 0.1,
+    "calibrate": (pe.calibrate, {
+        "models": constants, "n": 20, "prior_probs": None, "simulators": None, "target_mcse": 0.1,
         "cores": 1, "random_seed": 1, "progressbar": False,
     }),
     "format_table": of(pe.format_table, table=pe.compare({"a": EVIDENCE, "b": EVIDENCE})),
@@ -385,12 +328,13 @@ GOOD = {
         "idata": None, "target_mcse": 0.1, "cores": 1, "executor": None, "random_seed": 1,
         "progressbar": False, "compile_kwargs": None,
     }),
-    "bayes_factor.point": (factor_of_point, {
-        "model": None, "point": {"x": 0.5}, "target_mcse": 0.1, "random_seed": 1,
-        "progressbar": False,
+    "bayes_factor.point": (pe.bayes_factor, {
+        "dt1": posterior, "model": conjugate, "point": {"x": 0.5}, "target_mcse": 0.1,
+        "random_seed": 1, "progressbar": False,
     }),
-    "bayes_factor.constraint": (factor_of_point, {
-        "model": None, "constraint": lambda values: values["x"] > 0.5, "target_mcse": 0.1,
+    "bayes_factor.constraint": (pe.bayes_factor, {
+        "dt1": posterior, "model": conjugate, "constraint": lambda values: values["x"] > 0.5,
+        "target_mcse": 0.1,
     }),
     "report": of(pe.report, comparison=comparison),
     "sequential_evidence": of(pe.sequential_evidence, dt=of_data),
@@ -402,29 +346,31 @@ GOOD = {
     "to_record": of(pe.to_record, dt=result),
     "estimate": of(pe.estimate, dt=result),
     "summary": of(pe.summary, dt=result),
-    "sample_latent": (latent, {"dt": None, "model": None, "draws": 5, "random_seed": 1}),
-    "Bridge": of(pe.methods.Bridge, idata=result),
-    "bridge_sampling": (bridge_sampling, {
-        "idata": None, "model": None, "target_mcse": None, "max_time": None, "max_draws": None,
-        "draws": 320, "kernel": "auto", "potentials": "likelihood", "reparameterise": True,
-        "backend": "numba", "cores": 1, "executor": None, "checkpoint": None, "random_seed": 1,
-        "progressbar": False, "compile_kwargs": None,
+    "sample_latent": (pe.gp.sample_latent, {
+        "dt": of_estimated, "model": estimated, "draws": 5, "random_seed": 1,
     }),
-    "train_rbm": (train_rbm, {
+    "Bridge": of(pe.methods.Bridge, idata=result),
+    "bridge_sampling": (pe.bridge_sampling, {
+        "idata": posterior, "model": conjugate, "target_mcse": None, "max_time": None,
+        "max_draws": None, "draws": 320, "kernel": "auto", "potentials": "likelihood",
+        "reparameterise": True, "backend": "numba", "cores": 1, "executor": None,
+        "checkpoint": None, "random_seed": 1, "progressbar": False, "compile_kwargs": None,
+    }),
+    "train_rbm": (pe.rbm.train_rbm, {
         "data": np.eye(4), "n_hidden": 2, "algorithm": "pcd", "steps": 1, "n_updates": 2,
         "batch_size": 2, "learning_rate": 0.1, "linear_decay": False, "weight_decay": 0.0,
-        "n_chains": 3, "random_seed": 1,
+        "n_chains": 3, "random_seed": 1, "progressbar": False,
     }),
-    "train_rbm.track": (tracked, {
-        "data": np.eye(4), "n_hidden": 2, "algorithm": "tempering",
+    "train_rbm.track": (pe.rbm.train_rbm, {
+        "data": np.eye(4), "n_hidden": 2, "algorithm": "tempering", "n_updates": 2,
         "track": pe.rbm.TrackLogZ(n_temperatures=3, n_chains=5, n_sweeps=1),
         "validation": np.eye(4),
-        "start": pe.rbm.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)),
+        "start": pe.rbm.RBM(np.ones((4, 2)), np.zeros(4), np.zeros(2)), "progressbar": False,
     }),
-    "raise_log_likelihood": (raise_log_likelihood, {
+    "raise_log_likelihood": (pe.rbm.raise_log_likelihood, {
         "machine": MACHINE, "visible": np.eye(3), "n_stages": 5, "n_paths": 1,
         "schedule": "linear", "kernel": "auto", "path": "auto", "cores": 1, "executor": None,
-        "random_seed": 1,
+        "random_seed": 1, "progressbar": False,
     }),
     "plot_samples": (plot_samples, {
         "samples": np.eye(4), "shape": (2, 2), "n_columns": 2, "backend": None, "visuals": None,
@@ -516,7 +462,8 @@ def pairs(n: int, rng: np.random.Generator) -> Iterator[Call]:
 
 def _made(value: Any) -> Any:
     makers = (result, tempered_result, model, of_models, of_data, comparison, priors_table)
-    makers += (calibration, both_results)
+    makers += (calibration, both_results, constants, conjugate, posterior, of_model)
+    makers += (estimated, of_estimated)
     return value() if any(value is make for make in makers) else value
 
 
@@ -593,15 +540,18 @@ def _with_broken_trees() -> Iterator[Call]:
         yield call("compare", pe.compare, {}, "models", what, lambda make=make: {"a": make()})
         target = {"target": pe.mixtures.Gaussian()}
         yield call("sample_evidence", sample_from, target, "reverse_start", what, make)
-    few = {"draws": 320, "progressbar": False}
-    for what, make in broken_trees(posterior()[1]).items():
-        yield call("bridge_sampling", bridge_sampling, few, "idata", what, make)
+    for name, parameter, dt in (
+        ("bridge_sampling", "idata", posterior()),
+        ("prior_sensitivity", "result", of_model()),
+        ("sample_latent", "dt", of_estimated()),
+    ):
+        function, good = GOOD[name]
+        others = {key: _made(value) for key, value in good.items() if key != parameter}
+        for what, make in broken_trees(dt).items():
+            yield call(name, function, others, parameter, what, make)
     for what, make in broken_trees(of_model()).items():
-        yield call("prior_sensitivity", sensitivity, {}, "result", what, make)
         both = partial(_beside, make)
         yield call("average_models", pe.average_models, {}, "models", what, both)
-    for what, make in broken_trees(estimated()[1]).items():
-        yield call("sample_latent", latent, {"draws": 3}, "dt", what, make)
 
 
 def _beside(make):
