@@ -170,7 +170,10 @@ class Figure:
         height: NDArray[np.float64],
         margins: tuple[float, float],
     ) -> None:
-        """Draw points and intervals of labelled rows, with the looks of their kinds."""
+        """Draw points and intervals of labelled rows, with the looks of their kinds.
+
+        ``margins`` are the room below the lowest row, whose height is 1, and above the highest.
+        """
         panel = str(next(iter(data.data_vars)))
         for kind, look in looks.items():
             part = data.isel(model=np.flatnonzero(kinds == kind))
@@ -196,12 +199,8 @@ class Figure:
         """Make a figure of labelled rows and a dashed line; open points are explained."""
         panel = str(next(iter(data.data_vars)))
         self.open(data[[panel]], (len(height) + 5) // 3, aes={"y": ["model"]}, y=height)
-        dashed = plot_backend(self.backend).get_default_aes("linestyle", 2, {})[1]
-        line = visual_arguments(self.visuals, "ref_line", color="B3", linestyle="--")
-        if line is not None:
-            line["linestyle"] = dashed if line["linestyle"] == "--" else line["linestyle"]
-            at = xr.Dataset({panel: reference})
-            self.collection.map(_visual("vline"), "ref_line", data=at, ignore_aes="all", **line)
+        at = xr.Dataset({panel: reference})
+        self.draw("ref_line", "vline", at, ignore_aes="all", color="B3", linestyle="C1")
         kinds = np.where(np.asarray(status) == Status.OK, _SOUND, _DOUBTFUL)
         self.rows(data, kinds, _LOOKS, labels, height, (0.5, 0.7))
         if (kinds == _DOUBTFUL).any():
