@@ -16,9 +16,9 @@ import numpy as np
 
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.random import next_word, streams
-from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
+from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath, SpinMetropolis
-from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
 from pm_evidence.families.lattice.potts import ColourHeatBath
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.samplers.ais import AIS

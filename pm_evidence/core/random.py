@@ -145,7 +145,7 @@ def streams(seed: np.random.SeedSequence, n: int) -> NDArray[np.uint64]:
 
 
 @njit
-def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
+def next_state(a: Any, b: Any, c: Any, d: Any) -> Any:
     """Return the next 64 random bits, and the next four words of a stream."""
     total = a + d
     result = ((total << nb.uint64(23)) | (total >> nb.uint64(41))) + a
@@ -162,7 +162,7 @@ def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
 @njit
 def next_word(stream: Any) -> Any:
     """Return the next 64 random bits of ``stream`` (four words), advancing it."""
-    result, a, b, c, d = _step(stream[0], stream[1], stream[2], stream[3])
+    result, a, b, c, d = next_state(stream[0], stream[1], stream[2], stream[3])
     stream[0], stream[1], stream[2], stream[3] = a, b, c, d
     return result
 
@@ -181,7 +181,7 @@ def fill_uniform(stream: Any, out: Any) -> None:
     # here the words stay in registers, while each call of ``uniform`` writes them back
     a, b, c, d = stream[0], stream[1], stream[2], stream[3]
     for k in range(out.size):
-        word, a, b, c, d = _step(a, b, c, d)
+        word, a, b, c, d = next_state(a, b, c, d)
         out[k] = ((word >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52
     stream[0], stream[1], stream[2], stream[3] = a, b, c, d
 

@@ -1,9 +1,9 @@
-"""The base classes of targets that are not a PyMC model, and of models with a path of their own."""
+"""What native families share: targets, paths, kernels, and what users choose by name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import (
     check_choice,
     check_count,
+    check_flag,
     described,
     float_array,
     missing_members,
+    whole_array,
 )
-from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, MoveInfo, Path
 from pm_evidence.targets.model.cache import target_of
+
+MOST_SWEEPS = 1_000_000  # larger numbers are mistakes
 
 
 class NativeTarget(ABC):
@@ -54,6 +58,7 @@ class NativeTarget(ABC):
     method: ClassVar[str] = "ais"
     log_prior_mass: float = 0.0
     variables: tuple[str, ...] = ("x",)
+    _constants: ClassVar[tuple[str, ...]] = ()  # attributes that `constant_data` returns
 
     @abstractmethod
     def annealing_setup(self, kernel: str | Kernel) -> AnnealingSetup:
@@ -112,7 +117,7 @@ class NativeTarget(ABC):
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return parameters of the target by name."""
-        return {}
+        return {name: np.asarray(getattr(self, name)) for name in self._constants}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return coordinates, and the names of each variable's dimensions."""
@@ -217,3 +222,121 @@ class ModelTarget(NativeTarget):
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's coordinates and the dimensions of its variables."""
         return self.compiled.coords_and_dims()
+
+
+class LinearPath:
+    """The base of paths whose log densities are linear in beta.
+
+    For the populations that a kernel visited in ``m`` stages, inverse temperatures have shape
+    ``(m, 1)``, and energies and log ratios have shape ``(m, n)``.
+    """
+
+    energy: Any  # function of a population and an inverse temperature: minus the slope, in nats
+
+    def log_ratio(self, state: Any, start: Any, stop: Any) -> Any:
+        """Return the change of the log density between two inverse temperatures."""
+        return (start - stop) * self.energy(state, start)
+
+    def weigh(self, visited: Any, start: Any, stop: Any) -> tuple[Any, Any]:
+        """Return ``energy`` at ``start`` and ``log_ratio``, which costs less than two calls."""
+        energy = self.energy(visited, start)
+        return energy, (start - stop) * energy
+
+    def order(self, state: Any) -> NDArray[np.int64]:
+        """Return the order of the energies."""
+        return np.argsort(self.energy(state, 1.0), kind="stable")
+
+
+@dataclass(frozen=True)
+class NativeKernel:
+    """The base of kernels that satisfy detailed balance, or that opposite visits reverse."""
+
+    def reversed(self) -> Self:
+        """Return the kernel that visits the parts in the opposite order, if they have one."""
+        if not hasattr(self, "backwards"):
+            return self
+        turned: Self = replace(self, **{"backwards": not self.backwards})
+        return turned
+
+    def settings(self) -> dict[str, float]:
+        """Return the fields that are numbers."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        kinds = (int, float, np.number)
+        return {
+            k: float(v)
+            for k, v in found.items()
+            if isinstance(v, kinds) and v is not True and v is not False
+        }
+
+
+@dataclass(frozen=True)
+class SweepKernel(NativeKernel):
+    """The base of kernels that visit all parts of a state ``n_sweeps`` times."""
+
+    n_sweeps: int = 1
+
+    def __post_init__(self) -> None:
+        check_count("n_sweeps", self.n_sweeps, 1, MOST_SWEEPS)
+        check_flag("backwards", getattr(self, "backwards", False))
+
+
+@dataclass(frozen=True)
+class OrderedKernel(SweepKernel):
+    """The base of kernels that visit the parts in an order, or in the opposite one."""
+
+    backwards: bool = False
+
+
+class Batched:
+    """The base of kernels that move through many stages in one call of compiled code."""
+
+    advance_many: Any  # see ``contracts.BatchedKernel``
+
+    def advance(
+        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Any, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        return self.once(path, state, np.array([beta]), streams)
+
+    def once(self, path: Any, state: Any, beta: Any, streams: Any) -> tuple[Any, MoveInfo]:
+        """Move through one stage, and leave the population that is given as it is."""
+        batch = self.advance_many(path, state.copy(), beta, streams)
+        return batch.state, MoveInfo(float(batch.acceptance[0]), batch.n_evaluations)
+
+
+def chosen_kernel(kernel: Any, named: Mapping[str, Callable[..., Any]], what: str) -> Any:
+    """Return the kernel that a user names or passes; the first one of a target is the default."""
+    if isinstance(kernel, str):
+        check_choice("kernel", kernel, ("auto", *named))
+        return named[next(iter(named)) if kernel == "auto" else kernel]()
+    kinds: Any = tuple(named.values())
+    if not isinstance(kernel, kinds):
+        raise ValueError(
+            f"kernel must be one of auto, {', '.join(named)}, or such a kernel object, for {what}, "
+            f"got {described(kernel)}; leave it out."
+        )
+    return kernel
+
+
+def checked_order(name: str, order: Any, n: int, what: str, choices: Sequence[str]) -> Any:
+    """Return the name of an order, or an order of ``n`` parts by their indices."""
+    if isinstance(order, str):
+        return check_choice(name, order, choices)
+    found = whole_array(name, order)
+    if found.shape != (n,) or not np.array_equal(np.sort(found), np.arange(n)):
+        raise ValueError(
+            f"{name} must name each of the {n} {what} once, by indices from 0 to {n - 1}, got "
+            f"{described(order)}; pass a permutation, or {' or '.join(map(repr, choices))}."
+        )
+    return found
+
+
+def order_of(
+    order: Any, n: int, seed: int = 0, **named: Callable[[], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Return the indices of ``n`` parts in an order by its name, or as they are given."""
+    if not isinstance(order, str):
+        return np.asarray(order, np.int64)
+    if order == "random":
+        return np.random.default_rng(seed).permutation(n)
+    return np.arange(n) if order == "given" else named[order]()

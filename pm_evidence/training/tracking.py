@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +15,165 @@ from pm_evidence.core.checks import (
     real_number,
     whole_array,
 )
+from pm_evidence.core.contracts import Path
 from pm_evidence.core.exceptions import warn
+from pm_evidence.core.numerics import log_sum_exp
+from pm_evidence.core.random import streams, uniforms
+from pm_evidence.families.rbm.gibbs import BaseRatePath, BlockGibbs, Units, log_densities, unpack
 from pm_evidence.families.rbm.moment_average import Machine
-from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM, smoothed
+from pm_evidence.samplers.simulated_tempering import log_probabilities
 from pm_evidence.training.parameters import Parameters
-from pm_evidence.training.tempered import Ladder, TrainingChains
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
+
+
+_KERNEL = BlockGibbs()
+# Mean probabilities below this are rounded up to it, so that their logs are finite.
+_LEAST = 1e-250
+# A chain with more weight than this has no other chains to compare with.
+_MOST_WEIGHT = 0.9
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Inverse temperatures, and the prior over them."""
+
+    beta: Floats  # shape (n_temperatures,): rising from 0 to 1
+    # shape (n_temperatures,): log probabilities ``log r_k`` of the prior, in nats
+    log_prior: Floats
+
+    @classmethod
+    def even(cls, n_temperatures: int, slope: float) -> Self:
+        """Return even steps, and a prior in proportion to ``exp(slope * beta)``."""
+        beta = np.linspace(0.0, 1.0, n_temperatures)
+        return cls(beta, slope * beta - log_sum_exp(slope * beta))
+
+    def probabilities(self, energy: Floats, log_z: Floats) -> Floats:
+        """Return the probabilities of all temperatures given states (Carlson et al., Eq. 7)."""
+        found: Floats = np.exp(log_probabilities(self.beta, self.log_prior - log_z, energy))
+        return found
+
+
+@dataclass(frozen=True)
+class Visits:
+    """What chains saw in some sweeps."""
+
+    # shape (n_temperatures,): mean probability of every temperature over sweeps and chains: ``c_k``
+    # of Carlson et al
+    share: Floats
+    # shape (n, 2): mean over the sweeps of the probabilities of the first and the last temperature,
+    # for each chain
+    ends: Floats
+
+    def log_ratio(self, ladder: Ladder) -> Floats:
+        """Return ``log(r_1 c_k / (r_k c_1))``, shape (n_temperatures,), in nats: Eq. 12."""
+        ratio = np.log(np.maximum(self.share, _LEAST)) - ladder.log_prior
+        found: Floats = ratio - ratio[0]
+        return found
+
+    def influence(self) -> Floats:
+        """Return how much each chain contributes to the last log ratio, shape (n,), in nats.
+
+        The mean is 0. The chains are independent of each other, so that the scatter gives the error
+        of the estimate (Carlson et al., Eq. 16), also if the sweeps of a chain are correlated.
+        """
+        first, last = np.maximum(self.ends, _LEAST).T
+        found: Floats = last / last.mean() - first / first.mean()
+        return found
+
+
+@dataclass(frozen=True)
+class TrainingChains:
+    """Chains that move between temperatures."""
+
+    ladder: Ladder  # inverse temperatures, and the prior over them
+    state: Units  # states of both layers, ``n`` of them
+    rung: NDArray[np.int64]  # shape (n,): number of the temperature of each chain
+    streams: NDArray[np.uint64]  # shape (n, 4): streams of the chains, which advance in place
+    # shape (n, n_temperatures): probabilities of all temperatures given the states
+    probability: Floats
+
+    @classmethod
+    def start(cls, path: Path, ladder: Ladder, n: int, seed: np.random.SeedSequence) -> Self:
+        """Return ``n`` chains that start at independent draws of the reference."""
+        draw_seed, chain_seed = seed.spawn(2)
+        n_temperatures = len(ladder.beta)
+        even = np.full((n, n_temperatures), 1.0 / n_temperatures)
+        state, rung = path.draw(n, draw_seed), np.zeros(n, np.int64)
+        return cls(ladder, state, rung, streams(chain_seed, n), even)
+
+    def at_random(self) -> Self:
+        """Return the chains at fresh temperatures, each as probable as any other."""
+        draws = uniforms(self.streams, 1)[:, 0]
+        return replace(self, rung=(draws * len(self.ladder.beta)).astype(np.int64))
+
+    def moved(
+        self, path: Path, log_z: Floats, n_sweeps: int, n_ignored: int = 0
+    ) -> tuple[Self, Visits]:
+        """Return the chains after some sweeps, and what they saw."""
+        state, rung, probability = self.state, self.rung, self.probability
+        share, ends = np.zeros(len(log_z)), np.zeros((len(state), 2))
+        for sweep in range(-n_ignored, n_sweeps):
+            beta = self.ladder.beta[rung]
+            state, _ = _KERNEL.advance_each(path, state, beta, self.streams)
+            probability = self.ladder.probabilities(path.energy(state, 1.0), log_z)
+            rung = _drawn(probability, uniforms(self.streams, 1))
+            if sweep >= 0:
+                share += probability.mean(axis=0)
+                ends += probability[:, [0, -1]]
+        chains = replace(self, state=state, rung=rung, probability=probability)
+        return chains, Visits(share / n_sweeps, ends / n_sweeps)
+
+    def weights(self) -> Floats:
+        """Return weights of the states for averages over the machine; they sum to 1."""
+        weight: Floats = self.probability[:, -1] / self.probability[:, -1].sum()
+        return weight
+
+    def change(self, step: Machine, of_itself: Floats | float = 0.0) -> tuple[Floats, Floats]:
+        """Return how log Z changes with the parameters, by importance sampling."""
+        d = log_densities(step.layers(), self.state.layers) - of_itself
+        weight = np.maximum(self.probability, _LEAST)
+        weight /= weight.sum(axis=0)
+        size = float(np.abs(d).max())  # largest exponent
+        factor = np.exp(np.outer(d, self.ladder.beta) - size * self.ladder.beta)
+        mean = (weight * factor).sum(axis=0)
+        change: Floats = np.log(mean) + size * self.ladder.beta
+        influence = len(d) * weight[:, -1] * (factor[:, -1] / mean[-1] - 1.0)
+        return change, influence
+
+    def own_part(self, parameters: Parameters, rate: float) -> Floats:
+        """Return what each state contributed to the change of its own log density in an update.
+
+        An update moves the parameters away from the states that it takes for the model: the log
+        density ``x'theta`` of state ``i`` changes by ``-rate * w_i * x_i'g_i`` because of its own
+        statistics ``g_i``. Such changes are no part of the change of log Z, to which every state
+        would contribute with the same sign. The mean without state ``i`` is ``(g - w_i g_i) / (1 -
+        w_i)`` with the mean ``g`` of all, so that the difference is ``rate * w_i / (1 - w_i) *
+        x_i'(g - g_i)``.
+        """
+        visible, weight = self.visible(), self.weights()
+        hidden = unpack(self.state.layers[1], self.state.sizes[1])
+        both = (parameters.hidden_probability(visible) * hidden).sum(axis=1)
+        n_on = visible.sum(axis=1)
+        of_own = n_on + both + n_on * both
+        mean = parameters.moments(visible, weight.astype(np.float32))
+        of_mean = log_densities(mean.layers(), self.state.layers)
+        share = np.minimum(weight, _MOST_WEIGHT)
+        found: Floats = rate * share / (1.0 - share) * (of_mean - of_own)
+        return found
+
+    def visible(self) -> NDArray[np.float32]:
+        """Return the visible units of the chains, shape (n, n_visible)."""
+        return unpack(self.state.layers[0], self.state.sizes[0]).astype(np.float32)
+
+
+def _drawn(probability: Floats, uniform: Floats) -> NDArray[np.int64]:
+    """Return an index for each row of probabilities, given uniform numbers of shape (n, 1)."""
+    reached = np.cumsum(probability, axis=1)
+    rung: NDArray[np.int64] = (reached < uniform * reached[:, -1:]).sum(axis=1)
+    return rung
 
 
 # Number of earlier updates to which chains respond one by one. What is left of the response after
@@ -70,8 +221,9 @@ class TrackingError:
     def corrected(self, alpha: float, influence: Floats, mode: Floats) -> None:
         """Follow an update of log Z by ``alpha`` times the log ratio of visits."""
         self._n_updates += 1
-        _put_first(self._errors, self._influence)
-        _put_first(self._modes, mode - mode.mean())
+        for rows, row in ((self._errors, self._influence), (self._modes, mode - mode.mean())):
+            rows[1:] = rows[:-1]
+            rows[0] = row
         response = self._response() @ self._errors
         self._influence = self._influence + alpha * (influence - response)
 
@@ -90,12 +242,6 @@ class TrackingError:
         if n == _LONGEST:
             response[-1] += correlation[-1]
         return response
-
-
-def _put_first(rows: Floats, row: Floats) -> None:
-    """Put a row before all others, the last of which is dropped."""
-    rows[1:] = rows[:-1]
-    rows[0] = row
 
 
 def slowest_mode(log_prior: Floats) -> Floats:
@@ -258,24 +404,23 @@ class Tracker:
     def __init__(
         self,
         settings: TrackLogZ,
+        parameters: Parameters,
         data: NDArray[np.uint8],
         validation: NDArray[np.uint8] | None,
         seed: np.random.SeedSequence,
     ) -> None:
         self._settings, self._validation = settings, validation
         self._rates = smoothed(data.mean(axis=0))
-        self._seed, rows_seed = seed.spawn(2)
+        chain_seed, rows_seed = seed.spawn(2)
         order = np.random.default_rng(rows_seed).permutation(len(data))[:_MOST_ROWS]
         self._rows = data[np.sort(order)]
         self._ladder = Ladder.even(settings.n_temperatures, settings.slope)
-        self._log_z = np.zeros(settings.n_temperatures)
         self._mode = slowest_mode(self._ladder.log_prior)
-        self._error: TrackingError | None = None
-        self._chains: TrainingChains | None = None
-        self._machine: RBM | None = None
         self._points: list[tuple[float, ...]] = []
         self._kept: dict[int, RBM] = {}
         self._best: tuple[int, RBM] | None = None
+        self._machine = parameters.machine(base=self._rates)
+        self._begin(BaseRatePath(self._machine), chain_seed)
 
     @property
     def log_z(self) -> float:
@@ -285,43 +430,34 @@ class Tracker:
     @property
     def mcse(self) -> float:
         """Standard error of ``log_z``."""
-        assert self._error is not None
         return self._error.mcse
 
     def visit(
         self, parameters: Parameters, update: int, rate: float = 0.0, *, last: bool = False
     ) -> bool:
-        """Update the estimates for the machine after ``update`` updates."""
-        machine = parameters.machine(base=self._rates)
-        if self._chains is None or self._machine is None or self._error is None:
-            self._begin(BaseRatePath(machine))
-        else:
-            self._follow(machine, self._machine, self._chains, self._error, rate)
-        self._machine = machine
+        """Update the estimates for the machine after ``update`` updates, of which 0 are known."""
+        if update:
+            self._follow(parameters.machine(base=self._rates), rate)
         if last or update % self._settings.every == 0:
-            self._record(machine, update)
+            self._record(self._machine, update)
         return self._goes_on(update)
 
     def samples(self) -> tuple[Singles, Singles]:
         """Return visible units of the chains, shape (n, n_visible), and weights that sum to 1."""
-        assert self._chains is not None
         return self._chains.visible(), self._chains.weights().astype(np.float32)
 
     def finished(self, data: NDArray[np.uint8]) -> RBM:
         """Return the best machine, or the last one without validation, with data and history."""
-        columns = np.array(self._points).T
-        last = int(columns[0, -1])
-        assert self._machine is not None
-        best, machine = (last, self._machine) if self._best is None else self._best
-        log_z, mcse, train, validation, ess = columns[1:]
-        update = columns[0].astype(np.int64)
-        history = TrainingHistory(update, log_z, mcse, train, validation, ess, best, self._kept)
+        update, log_z, mcse, train, validation, ess = np.array(self._points).T
+        best, machine = self._best or (int(update[-1]), self._machine)
+        point = update.astype(np.int64)
+        history = TrainingHistory(point, log_z, mcse, train, validation, ess, best, self._kept)
         return replace(machine, base="auto", data=data, history=history)
 
-    def _begin(self, path: BaseRatePath) -> None:
+    def _begin(self, path: BaseRatePath, seed: np.random.SeedSequence) -> None:
         """Find the first estimates of log Z (Carlson et al., section 2.4)."""
-        ladder = self._ladder
-        chains = TrainingChains.start(path, ladder, self._settings.n_chains, self._seed)
+        ladder, self._log_z = self._ladder, np.zeros(self._settings.n_temperatures)
+        chains = TrainingChains.start(path, ladder, self._settings.n_chains, seed)
         half, limit = _INITIAL_SWEEPS // 2, _CLOSE / len(ladder.beta)
         for _ in range(_MOST_ITERATIONS):
             chains, visits = chains.at_random().moved(path, self._log_z, half, half)
@@ -340,31 +476,23 @@ class Tracker:
         self._log_z = self._log_z + visits.log_ratio(ladder)
         self._error = TrackingError(visits.influence(), self._mode[self._chains.rung])
 
-    def _follow(
-        self,
-        machine: RBM,
-        before: RBM,
-        chains: TrainingChains,
-        error: TrackingError,
-        rate: float,
-    ) -> None:
+    def _follow(self, machine: RBM, rate: float) -> None:
         """Predict how log Z changes with the parameters, move the chains, and correct it."""
-        alpha = self._settings.alpha
+        alpha, before, chains = self._settings.alpha, self._machine, self._chains
         if self._settings.predict:
             own = chains.own_part(Parameters.of(before, np.float32), rate) if rate else 0.0
             step = Machine.of(machine).plus(Machine.of(before), -1.0)
             change, influence = chains.change(step, own)
             self._log_z = self._log_z + change
-            error.predicted(influence)
+            self._error.predicted(influence)
         path, n_sweeps = BaseRatePath(machine), self._settings.n_sweeps
-        chains, visits = chains.moved(path, self._log_z, n_sweeps)
+        self._chains, visits = chains.moved(path, self._log_z, n_sweeps)
         self._log_z = self._log_z + alpha * visits.log_ratio(self._ladder)
-        error.corrected(alpha, visits.influence(), self._mode[chains.rung])
-        self._chains = chains
+        self._error.corrected(alpha, visits.influence(), self._mode[self._chains.rung])
+        self._machine = machine
 
     def _record(self, machine: RBM, update: int) -> None:
         """Add a point to the history, and keep the machine if it is the best or to be kept."""
-        assert self._chains is not None
         weights, validation = self._chains.weights(), float("nan")
         if self._validation is not None:
             validation = self._likelihood(machine, self._validation)

@@ -122,7 +122,7 @@ def train(
         rbm = Parameters.of(start, np.float32)
     tracker = None
     if training.track is not None:
-        tracker = Tracker(training.track, data, validation, seed.spawn(1)[0])
+        tracker = Tracker(training.track, rbm, data, validation, seed.spawn(1)[0])
     drawn = _negatives(training, data, size, tracker, rng)
     batches, rate = _batches(len(data), size, rng), 0.0
     for update in range(training.n_updates):

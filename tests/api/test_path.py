@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.lattice import LatticePath
 from pm_evidence.testing.lattices import kaufman
 from tests.api.refusals import check_refusals
 from tests.models import shared

@@ -3,10 +3,10 @@
 import inspect
 
 from pm_evidence.core import contracts
-from pm_evidence.families.gaussian.target import Autoregression, Gaussian, MovingGaussian
-from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
+from pm_evidence.families.gaussian import Autoregression, Gaussian, MovingGaussian
+from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath, Spins
-from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.lattice import LatticePath
 from pm_evidence.families.lattice.potts import Colours
 from pm_evidence.families.lattice.target import Ising, Potts
 from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis

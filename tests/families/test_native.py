@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from pm_evidence.families.common import OrderedKernel
-from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.families.gaussian import Gaussian
 from pm_evidence.families.lattice.target import Ising, Potts
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.native import NativeTarget, OrderedKernel
 
 
 class Bare(NativeTarget):

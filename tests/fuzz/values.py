@@ -10,7 +10,7 @@ import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.core.shape import Shape
-from pm_evidence.families.lattice.cluster_kernels import SwendsenWang
+from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath
 
 __all__ = ["VALUES", "broken_trees", "kernels"]

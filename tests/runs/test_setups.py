@@ -7,7 +7,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.records import Facts, LogEvidence, RunRecord
 from pm_evidence.execution.display import Display
-from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import annealing_setup, effort_of

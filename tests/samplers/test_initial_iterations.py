@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.gaussian.target import MovingGaussian
+from pm_evidence.families.gaussian import MovingGaussian
 from pm_evidence.samplers.simulated_tempering import InitialIterations, SimulatedTempering
 from pm_evidence.testing import exact_log_z, sine_rbm
 from tests.samplers.ladders import BETA, log_z, tempering_plan

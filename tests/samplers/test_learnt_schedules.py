@@ -6,7 +6,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.contracts import AnnealingSetup
 from pm_evidence.families.lattice.ising import SpinHeatBath
-from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.lattice import LatticePath
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.samplers.planning import GMS13, Planning, VarOpt

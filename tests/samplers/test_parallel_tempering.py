@@ -11,7 +11,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import Phase
-from pm_evidence.families.gaussian.target import GeometricGaussian
+from pm_evidence.families.gaussian import GeometricGaussian
 from pm_evidence.samplers.tempering import Exchange, ParallelTempering, TemperedBlock
 from pm_evidence.schedules import rejection_rates
 from pm_evidence.targets.layout import Points

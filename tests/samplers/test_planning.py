@@ -5,7 +5,7 @@ import pytest
 
 from pm_evidence.core.contracts import AnnealingSetup
 from pm_evidence.families.lattice.ising import SpinHeatBath
-from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.lattice import LatticePath
 from pm_evidence.families.lattice.target import Ising
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.planning import (

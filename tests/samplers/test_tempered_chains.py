@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 import pm_evidence as pe
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.random import streams
-from pm_evidence.families.gaussian.target import (
+from pm_evidence.families.gaussian import (
     MomentAveragedGaussian,
     MovingGaussian,
 )
-from pm_evidence.families.lattice.path import DetouredPath
-from pm_evidence.families.rbm.gibbs import BlockGibbs
+from pm_evidence.families.lattice.lattice import DetouredPath
+from pm_evidence.families.rbm.gibbs import BaseRatePath, BlockGibbs
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath
-from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.samplers.tempering import Chains, Log, annealed_start, check_linear
 from pm_evidence.testing import sine_rbm
 from tests.samplers.ladders import (

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pm_evidence.families.gaussian.target import Gaussian
+from pm_evidence.families.gaussian import Gaussian
 from pm_evidence.schedules import linear, predicted_variance, sm08
 
 FINE = np.linspace(0.0, 1.0, 2001)

@@ -8,12 +8,12 @@ import pytest
 from scipy.special import logsumexp
 
 from pm_evidence.core.random import streams
+from pm_evidence.families.rbm.gibbs import BaseRatePath
 from pm_evidence.families.rbm.moment_average import Machine
-from pm_evidence.families.rbm.state import BaseRatePath
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.testing import exact_log_z
 from pm_evidence.training.parameters import Parameters
-from pm_evidence.training.tempered import Ladder, TrainingChains, _drawn
+from pm_evidence.training.tracking import Ladder, TrainingChains, _drawn
 from tests.families.rbm.machines import sine
 
 RATES = np.linspace(0.2, 0.8, 16)

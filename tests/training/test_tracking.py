@@ -8,8 +8,7 @@ import pytest
 from pm_evidence.core.exceptions import EvidenceWarning
 from pm_evidence.testing import exact_log_z
 from pm_evidence.training.parameters import Parameters
-from pm_evidence.training.tempered import TrainingChains
-from pm_evidence.training.tracking import Tracker, TrackingError, TrackLogZ
+from pm_evidence.training.tracking import Tracker, TrackingError, TrackLogZ, TrainingChains
 from pm_evidence.training.train import Training, train
 from tests.families.rbm.machines import sine
 
@@ -86,7 +85,7 @@ def slow_deviations(n_seeds=10):
     exact_value, found = exact(machine.machine()), []
     settings = TrackLogZ(n_temperatures=20, n_chains=300, n_sweeps=1, alpha=1.0)
     for seed in range(n_seeds):
-        tracker = Tracker(settings, images(), None, np.random.SeedSequence(seed))
+        tracker = Tracker(settings, machine, images(), None, np.random.SeedSequence(seed))
         for update in range(200):
             tracker.visit(machine, update)
             if update >= 100 and update % 10 == 0:
@@ -209,17 +208,18 @@ def test_first_estimates_that_do_not_settle_give_a_warning(monkeypatch):
     """One iteration of two chains from log Z of 0 is far from the prior of 100 temperatures."""
     monkeypatch.setattr("pm_evidence.training.tracking._MOST_ITERATIONS", 1)
     data = np.random.default_rng(1).integers(2, size=(50, 16), dtype=np.uint8)
-    tracker = Tracker(TrackLogZ(n_chains=2), data, None, np.random.SeedSequence(1))
+    machine, seed = Parameters.of(sine(), np.float32), np.random.SeedSequence(1)
     with pytest.warns(EvidenceWarning, match="the first estimates of log Z did not settle"):
-        tracker.visit(Parameters.of(sine(), np.float32), 0)
+        Tracker(TrackLogZ(n_chains=2), machine, data, None, seed)
 
 
 def test_the_first_estimate_is_exact_within_its_error():
     """Of a machine with 16 x 12 units: the iterations from log Z of 0 reach it, seed 1."""
     data = (np.random.default_rng(1).random((200, 16)) < 0.5).astype(np.uint8)
     settings = TrackLogZ(n_temperatures=20, n_chains=1000)
-    tracker = Tracker(settings, data, None, np.random.SeedSequence(1))
-    assert tracker.visit(Parameters.of(sine(), np.float32), 0)
+    machine = Parameters.of(sine(), np.float32)
+    tracker = Tracker(settings, machine, data, None, np.random.SeedSequence(1))
+    assert tracker.visit(machine, 0)
     assert abs(tracker.log_z - exact(sine())) < 4.0 * tracker.mcse < 0.2
 
 

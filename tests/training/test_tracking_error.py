@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.training.tempered import Ladder
-from pm_evidence.training.tracking import _LONGEST, TrackingError, slowest_mode
+from pm_evidence.training.tracking import _LONGEST, Ladder, TrackingError, slowest_mode
 
 N_CHAINS, ALPHA = 200, 0.2
 

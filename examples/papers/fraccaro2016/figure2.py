@@ -28,7 +28,7 @@ import pandas as pd
 import pm_evidence as pe
 from examples.papers.fraccaro2016.runs import comparisons, kept, summary
 from examples.real_data import usps
-from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
+from pm_evidence.families.gp_classification.latent import LatentHMC, RiemannianHMC
 
 LENGTH_SCALE, AMPLITUDE = np.exp(4.85), np.exp(5.1)
 EXACT = -105.84  # within 0.01: annealed both ways from the Gaussian of EP

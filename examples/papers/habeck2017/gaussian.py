@@ -28,7 +28,7 @@ from pm_evidence.core.contracts import Plan
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import Facts, Role, RunRecord
 from pm_evidence.estimators.of_run import estimates
-from pm_evidence.families.gaussian.target import Autoregression, MovingGaussian
+from pm_evidence.families.gaussian import Autoregression, MovingGaussian
 from pm_evidence.schedules import linear
 
 SEED = 20170612

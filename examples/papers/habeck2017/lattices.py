@@ -25,7 +25,7 @@ import pandas as pd
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import Plan
-from pm_evidence.families.lattice.path import LatticePath
+from pm_evidence.families.lattice.lattice import LatticePath
 from pm_evidence.schedules import linear
 from pm_evidence.testing.lattices import kaufman
 

@@ -157,11 +157,6 @@ class Vector:
         """Return the integers followed by as many others."""
         return self._shuffled(other, range(2 * self.value.type.count))
 
-    def interleave(self, other: "Vector") -> "Vector":
-        """Return the integers interleaved with as many others."""
-        n = self.value.type.count
-        return self._shuffled(other, [k + side for k in range(n) for side in (0, n)])
-
     def _reduced(self, operation: str) -> Any:
         kind = ir.FunctionType(self.value.type.element, [self.value.type])
         reduce = self._declared(f"llvm.vector.reduce.{operation}", kind)

@@ -3,10 +3,14 @@
 from math import erfc, exp, log, log1p, pi, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.numerics import fused
 from pm_evidence.core.random import fill_normal, uniform
+
+Floats = NDArray[np.float64]
 
 # Members that are moved together: one number of each fills eight vectors of eight doubles. With 32
 # of their values, their sums of products stay in the first cache.
@@ -41,9 +45,15 @@ def multiply(matrix, chosen, values, out):
             add(out[i], matrix[chosen[i], rest], values[rest])
 
 
+def times(matrix: Floats, values: Floats) -> Floats:
+    """Return a matrix times values, one member in each column."""
+    out, products = np.empty((len(matrix), values.shape[1])), np.empty((BLOCK, values.shape[1]))
+    _multiply_blocks(matrix, np.ascontiguousarray(values), out, products)
+    return out
+
+
 @njit
-def times(matrix, values, out, products):
-    """Set ``out`` to a matrix times values; ``products``, shape (BLOCK, width), is overwritten."""
+def _multiply_blocks(matrix, values, out, products):
     for start in range(0, matrix.shape[0], BLOCK):
         stop = min(start + BLOCK, matrix.shape[0])
         multiply(matrix, np.arange(start, stop), values, products)
@@ -95,13 +105,10 @@ def log_ndtr_and_slope(t):
     return -0.5 * t * t - _HALF_LOG_2_PI - log(slope), slope
 
 
-@njit
-def hazards(t):
-    """Return ``phi(t) / Phi(t)`` of all entries of a vector."""
-    out = np.empty(t.size)
-    for i in range(t.size):
-        out[i] = log_ndtr_and_slope(t[i])[1]
-    return out
+def log_ndtr_and_hazards(t: Floats) -> tuple[Floats, Floats]:
+    """Return ``log Phi(t)`` in nats and its derivative, ``phi(t) / Phi(t)``."""
+    value = log_ndtr(t)
+    return value, np.exp(-0.5 * t * t - _HALF_LOG_2_PI - value)
 
 
 # Above this bound fewer proposals are rejected by the exponential than by the normal distribution.

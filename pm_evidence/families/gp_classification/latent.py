@@ -1,16 +1,30 @@
-"""Populations of latent values, and paths from a Gaussian to their posterior."""
+"""Latent values: their populations, the paths from a Gaussian to their posterior, and moves."""
 
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 from scipy.special import log_ndtr
 
+from pm_evidence.core.checks import check_choice, check_count, check_positive
+from pm_evidence.core.contracts import MoveInfo
+from pm_evidence.core.random import normals, uniforms
+from pm_evidence.families.gp_classification.arithmetic import log_ndtr_and_hazards, times
 from pm_evidence.families.gp_classification.propagation import GaussianApproximation, nearest
+from pm_evidence.families.native import LinearPath, NativeKernel
 from pm_evidence.targets.layout import Rows
 
 Floats = NDArray[np.float64]
+
+
+_MOST_LEAPFROGS = 100_000
+METRICS = ("gaussian", "identity")
+# Iterations of the implicit steps end when momenta and positions move by less than this, relatively
+# to the largest. A trajectory on which they do not is rejected.
+_TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ class LatentValues(Rows):
 
 
 @dataclass(frozen=True)
-class LatentPath:
+class LatentPath(LinearPath):
     """``log f_beta(x) = (1 - beta) log q(x) + beta (log N(x; 0, K) + sum_i log Phi(y_i x_i))``.
 
     Fraccaro, Paquet and Winther (2016), Eq. 11, where ``q`` is the Gaussian of expectation
@@ -70,10 +84,6 @@ class LatentPath:
         log_likelihood = log_ndtr(self.target.signs * x).sum(axis=1)
         return LatentValues(x, log_likelihood, self.target.gaussians[1.0].log_factors(x))
 
-    def log_ratio(self, state: LatentValues, start: float, stop: float) -> Floats:
-        """Return the change of the log density between two inverse temperatures."""
-        return (start - stop) * self.energy(state, start)
-
     def energy(self, state: LatentValues, beta: float) -> Floats:
         """Return minus the derivative of the log density by beta, shape ``(n,)``, in nats."""
         if self.target.reference == "prior":
@@ -81,6 +91,262 @@ class LatentPath:
         energy: Floats = state.log_factors - self.target.expectation_propagation().log_normaliser
         return energy - state.log_likelihood
 
-    def order(self, state: LatentValues) -> NDArray[np.int64]:
-        """Return the order of the energies."""
-        return np.argsort(self.energy(state, 1.0), kind="stable")
+
+@dataclass(frozen=True)
+class LatentHMC(NativeKernel):
+    """Hamiltonian trajectories of all latent values, with fresh momenta; reversible.
+
+    Parameters
+    ----------
+    step_size : float
+        Mean step. Each trajectory draws its own step within 20 % of it, which avoids periodic
+        trajectories.
+    n_leapfrogs : int
+        Number of steps of a trajectory.
+    metric : {"gaussian", "identity"}
+        In which coordinates momenta are standard normal: those in which a Gaussian near the density
+        is, or the latent values themselves. The latter is plain HMC with leapfrog steps, the
+        baseline of Fraccaro, Paquet and Winther (2016), which mixes slowly where latent values are
+        highly correlated; they used 200 steps of 0.02.
+
+    Notes
+    -----
+    With the metric "gaussian", trajectories of the Gaussian are exact rotations, and momenta are
+    changed by the force of the rest of the density between them (Shahbaba, Lan, Johnson and Neal
+    2014). That the Gaussian is an approximation has no influence on the distribution that the
+    moves leave invariant. Four rotations by 0.4 make a quarter of a turn, after which
+    positions would be independent of their start if the density were the Gaussian.
+    """
+
+    step_size: float = 0.4
+    n_leapfrogs: int = 4
+    metric: str = "gaussian"
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_count("n_leapfrogs", self.n_leapfrogs, 1, _MOST_LEAPFROGS)
+        check_choice("metric", self.metric, METRICS)
+
+    def advance(
+        self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[LatentValues, MoveInfo]:
+        """Move every member along one trajectory; see ``contracts.Kernel``."""
+        density, n = _Density(path, beta, self.metric), len(state)
+        momentum = normals(streams, path.target.n_dim).T
+        step = self.step_size * (0.8 + 0.4 * uniforms(streams, 1)[:, 0])
+        position = density.positions(state.x.T)
+        _, log_density, force = density.at(position)
+        start = log_density - 0.5 * (momentum**2).sum(axis=0)
+        momentum = momentum + 0.5 * step * force
+        for leap in range(self.n_leapfrogs):
+            if leap:
+                momentum = momentum + step * force
+            position, momentum = density.moved(position, momentum, step)
+            x, log_density, force = density.at(position)
+        momentum = momentum + 0.5 * step * force
+        log_ratio = log_density - 0.5 * (momentum**2).sum(axis=0) - start
+        accepted = np.log(uniforms(streams, 1)[:, 0]) < log_ratio
+        acceptance = np.exp(np.minimum(np.nan_to_num(log_ratio, nan=-np.inf), 0.0)).mean()
+        moved = state.replaced(path.at(x.T), accepted)
+        return moved, MoveInfo(float(acceptance), n * (self.n_leapfrogs + 1))
+
+
+class _Density:
+    """The density at ``beta`` in the coordinates of a metric, of one member in each column.
+
+    It is that of a Gaussian, plus beta times the log likelihood, plus the log of Gaussian factors.
+    In the metric "gaussian", positions are ``t`` with ``x = mean + root t``, and the Gaussian is
+    ``exp(-t't / 2)``; otherwise they are the latent values, and it is the prior.
+    """
+
+    def __init__(self, path: LatentPath, beta: float, metric: str) -> None:
+        gaussians, self.maps = path.target.gaussians, metric == "gaussian"
+        self.beta, self.signs = beta, path.target.signs[:, None].astype(np.float64)
+        self.near = path.gaussian(beta) if self.maps else gaussians[0.0]
+        last, power = gaussians[1.0], path.rest(beta)
+        self.precisions = (power * last.precisions - self.near.precisions)[:, None]
+        self.shifts = (power * last.shifts - self.near.shifts)[:, None]
+        if not self.maps:
+            self.precision = np.ascontiguousarray(self.near.inverse.T @ self.near.inverse)
+
+    def positions(self, x: Floats) -> Floats:
+        """Return the positions of latent values."""
+        return times(self.near.inverse, x - self.near.mean[:, None]) if self.maps else x
+
+    def at(self, position: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return latent values at positions, their log densities, and forces."""
+        if self.maps:
+            x, gaussian = times(self.near.root, position) + self.near.mean[:, None], position
+        else:
+            x, gaussian = position, times(self.precision, position)
+        log_likelihood, hazards = log_ndtr_and_hazards(self.signs * x)
+        log_density = self.beta * log_likelihood - 0.5 * position * gaussian
+        log_density += x * (self.shifts - 0.5 * self.precisions * x)
+        slope = self.beta * self.signs * hazards + self.shifts - self.precisions * x
+        if self.maps:
+            force = times(np.ascontiguousarray(self.near.root.T), slope)
+        else:
+            force = slope - gaussian
+        return x, log_density.sum(axis=0), force
+
+    def moved(self, position: Floats, momentum: Floats, step: Floats) -> tuple[Floats, Floats]:
+        """Return positions and momenta after a step in which the rest of the density is at rest.
+
+        Standard normal positions move along circles, and other ones straight on.
+        """
+        if not self.maps:
+            return position + step * momentum, momentum
+        a, b = np.cos(step), np.sin(step)
+        return a * position + b * momentum, a * momentum - b * position
+
+
+@dataclass(frozen=True)
+class RiemannianHMC(NativeKernel):
+    """Generalised leapfrog trajectories in a metric that depends on the state; reversible.
+
+    Parameters
+    ----------
+    step_size : float
+        Leapfrog step.
+    n_leapfrogs : int
+        Number of steps of a trajectory.
+
+    Notes
+    -----
+    Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
+    (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
+    of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
+    reference). Each step factorises a matrix of all data points about ten times: this kernel is
+    for comparisons.
+    """
+
+    step_size: float = 0.1
+    n_leapfrogs: int = 10
+
+    def __post_init__(self) -> None:
+        check_positive("step_size", self.step_size)
+        check_count("n_leapfrogs", self.n_leapfrogs, 1, _MOST_LEAPFROGS)
+
+    def advance(
+        self, path: Any, state: LatentValues, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[LatentValues, MoveInfo]:
+        """Move every member along one trajectory; see ``contracts.Kernel``."""
+        n, k = state.x.shape
+        noise, threshold = normals(streams, 2 * k), np.log(uniforms(streams, 1)[:, 0])
+        x, acceptance = state.x.copy(), np.zeros(n)
+        for m in range(n):
+            with np.errstate(over="ignore", invalid="ignore"):  # implicit steps that diverge
+                proposal, log_ratio = self._trajectory(_Point(path, beta, x[m]), noise[m])
+            acceptance[m] = np.exp(min(log_ratio, 0.0))
+            if threshold[m] < log_ratio:
+                x[m] = proposal
+        info = MoveInfo(float(acceptance.mean()), n * self.n_leapfrogs)
+        return path.at(x), info
+
+    def _trajectory(self, here: "_Point", noise: Floats) -> tuple[Floats, float]:
+        """Return the end of a trajectory and the log of its acceptance ratio, in nats."""
+        x = here.x
+        momentum = here.momentum(noise)
+        start, step = here.hamiltonian(momentum), self.step_size
+        for _ in range(self.n_leapfrogs):
+            half = _half_kicked(here, momentum, step)
+            there = None if half is None else _moved(here, half, step)
+            if half is None or there is None:
+                return x, -np.inf
+            here, momentum = there, half - 0.5 * step * there.slope(half)
+        log_ratio = start - here.hamiltonian(momentum)
+        return here.x, log_ratio if np.isfinite(log_ratio) else -np.inf
+
+
+_solve = partial(solve_triangular, lower=True, check_finite=False)
+
+
+class _Point:
+    """A state with its metric ``M = inv(K) + diag(d)``, where the path is at ``beta``.
+
+    The density is the prior times the likelihood to the power beta, and Gaussian factors.
+    """
+
+    def __init__(self, path: LatentPath, beta: float, x: Floats) -> None:
+        target, last, self.rest = path.target, path.target.gaussians[1.0], path.rest(beta)
+        self.path, self.beta, self.x = path, beta, x  # shape (k,): latent values
+        self.covariance, self.factor = target.prior_covariance, target.factor
+        self.signs = target.signs.astype(np.float64)
+        self.precisions, self.shifts = self.rest * last.precisions, self.rest * last.shifts
+        above, below = (log_ndtr_and_hazards(t)[1] for t in (x, -x))
+        information = beta * above * below
+        # shape (k,): what the likelihood adds to the metric, and its derivative
+        self.d = self.precisions + information
+        self.derivative = information * (below - above - 2.0 * x)
+        log_likelihood, self.hazards = log_ndtr_and_hazards(self.signs * x)
+        self.log_likelihood, self.root = log_likelihood.sum(), np.sqrt(self.d)
+        matrix = self.root[:, None] * self.covariance * self.root
+        matrix[np.diag_indices(len(x))] += 1.0
+        self.lower = np.linalg.cholesky(matrix)
+
+    def velocity(self, momentum: Floats) -> Floats:
+        """Return ``inv(M)`` times a momentum."""
+        product = self.covariance @ momentum
+        inner = _solve(self.lower, self.root * product)
+        outer = _solve(self.lower, inner, trans=1)
+        velocity: Floats = product - self.covariance @ (self.root * outer)
+        return velocity
+
+    def momentum(self, noise: Floats) -> Floats:
+        """Return a draw from ``N(0, M)`` made of twice as many standard normal draws."""
+        first, second = np.split(noise, 2)
+        draw: Floats = _solve(self.factor, first, trans=1)
+        return draw + self.root * second
+
+    def hamiltonian(self, momentum: Floats) -> float:
+        """Return minus the log density of state and momentum, up to a constant, in nats."""
+        x, white = self.x, _solve(self.factor, self.x)
+        log_density = self.beta * self.log_likelihood - 0.5 * white @ white
+        log_density += (x * (self.shifts - 0.5 * self.precisions * x)).sum()
+        kinetic = 0.5 * momentum @ self.velocity(momentum)
+        return float(kinetic + np.log(self.lower.diagonal()).sum() - log_density)
+
+    @cached_property
+    def _steady(self) -> Floats:
+        """The part of the slope that does not depend on momenta."""
+        prior = _solve(self.factor, _solve(self.factor, self.x), trans=1)
+        likelihood = self.beta * self.signs * self.hazards
+        rest = self.shifts - self.precisions * self.x
+        reduced = _solve(self.lower, self.root[:, None] * self.covariance)
+        # the diagonal of ``inv(M)``
+        diagonal = self.covariance.diagonal() - np.einsum("ij,ij->j", reduced, reduced)
+        steady: Floats = prior - likelihood - rest + 0.5 * self.derivative * diagonal
+        return steady
+
+    def slope(self, momentum: Floats) -> Floats:
+        """Return the gradient of the Hamiltonian by the latent values."""
+        return self._steady - 0.5 * self.derivative * self.velocity(momentum) ** 2
+
+
+def _half_kicked(here: _Point, momentum: Floats, step: float) -> Floats | None:
+    """Return the momentum after half a step, which is given implicitly; None if it is not found."""
+    half = momentum
+    for _ in range(_MOST_ITERATIONS):
+        before, half = half, momentum - 0.5 * step * here.slope(half)
+        if _close(half - before, half):
+            return half
+    return None
+
+
+def _moved(here: _Point, momentum: Floats, step: float) -> _Point | None:
+    """Return the state after a step, which is given implicitly; None if it is not found."""
+    velocity = here.velocity(momentum)
+    there = _Point(here.path, here.beta, here.x + step * velocity)
+    for _ in range(_MOST_ITERATIONS):
+        x = here.x + 0.5 * step * (velocity + there.velocity(momentum))
+        if not np.isfinite(x).all():
+            break
+        done, there = _close(x - there.x, x), _Point(here.path, here.beta, x)
+        if done:
+            return there
+    return None
+
+
+def _close(change: Floats, value: Floats) -> bool:
+    """Return whether a change of positions or momenta is small."""
+    return bool(np.abs(change).max() <= _TOLERANCE * (1.0 + np.abs(value).max()))

@@ -13,8 +13,9 @@ from pm_evidence.core.codegen.numba import nb, njit
 from pm_evidence.core.codegen.vectors import aligned, fast_log
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.numerics import dot, fused
-from pm_evidence.families.common import MOST_SWEEPS, OrderedKernel
+from pm_evidence.core.random import next_state
 from pm_evidence.families.gp_classification.arithmetic import BLOCK, add, excess, multiply, width_of
+from pm_evidence.families.native import MOST_SWEEPS, OrderedKernel
 from pm_evidence.paths.growing import GrowingPath
 from pm_evidence.targets.layout import Rows
 
@@ -92,7 +93,9 @@ class DataPointPath(GrowingPath):
         z[:, :k] = state.z
         sign = float(self.target.signs[self.target.points[k]])
         _draw(self._bounds(state), sign / row[k], streams, z)
-        return NoisyValues(z, _grown(state.precision, row), state.order)
+        precision = np.outer(row, row)
+        precision[:k, :k] += state.precision
+        return NoisyValues(z, precision, state.order)
 
     def shrunk(self, state: NoisyValues) -> NoisyValues:
         """Return the state without the value of the last data point."""
@@ -130,19 +133,6 @@ def _draw(bounds, scale, streams, z):
     last = z.shape[1] - 1
     for i in range(bounds.size):
         z[i, last] = scale * excess(bounds[i], streams[i], room)
-
-
-@njit
-def _grown(precision, row):
-    """Return the precision of one more point, whose row of the inverse factor is given."""
-    k = row.size
-    out = np.empty((k, k))
-    for i in range(k):
-        for j in range(k):
-            out[i, j] = row[i] * row[j]
-            if i < k - 1 and j < k - 1:
-                out[i, j] += precision[i, j]
-    return out
 
 
 _TWO_POW_MINUS_52 = 2.0**-52
@@ -265,15 +255,7 @@ def _fill_uniform(words, out):
     """Draw one uniform number from each stream, as ``core.random.uniform`` does."""
     first, second, third, fourth = words[0], words[1], words[2], words[3]
     for m in range(out.size):
-        a, b, c, d = first[m], second[m], third[m], fourth[m]
-        total = a + d
-        word = ((total << nb.uint64(23)) | (total >> nb.uint64(41))) + a
-        shifted = b << nb.uint64(17)
-        c ^= a
-        d ^= b
-        b ^= c
-        a ^= d
-        c ^= shifted
-        first[m], second[m], third[m] = a, b, c
-        fourth[m] = (d << nb.uint64(45)) | (d >> nb.uint64(19))
+        word, first[m], second[m], third[m], fourth[m] = next_state(
+            first[m], second[m], third[m], fourth[m]
+        )
         out[m] = (nb.int64(word >> nb.uint64(12)) + 0.5) * _TWO_POW_MINUS_52

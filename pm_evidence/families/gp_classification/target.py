@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,7 @@ from pm_evidence.core.checks import (
 )
 from pm_evidence.core.contracts import AnnealingSetup, Kernel
 from pm_evidence.core.exceptions import NumericalError
-from pm_evidence.families.common import checked_order, chosen_kernel
-from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
-from pm_evidence.families.gp_classification.latent import LatentPath
+from pm_evidence.families.gp_classification.latent import LatentHMC, LatentPath, RiemannianHMC
 from pm_evidence.families.gp_classification.noisy import DataPointPath, SliceGibbs
 from pm_evidence.families.gp_classification.propagation import (
     ExpectationPropagation,
@@ -29,7 +27,7 @@ from pm_evidence.families.gp_classification.propagation import (
     expectation_propagation,
     tempered_gaussians,
 )
-from pm_evidence.families.native import NativeTarget
+from pm_evidence.families.native import NativeTarget, checked_order, chosen_kernel, order_of
 from pm_evidence.kernels.growing import Grows
 
 Floats = NDArray[np.float64]
@@ -326,12 +324,8 @@ class GPClassification(NativeTarget):
     @cached_property
     def points(self) -> NDArray[np.int64]:
         """The data points in the order in which a sequence adds them, shape ``(n,)``."""
-        if not isinstance(self.order, str):
-            return np.asarray(self.order)
-        if self.order == "random":
-            return np.random.default_rng(self.order_seed).permutation(self.n_dim)
-        given = self.order == "given"
-        return np.arange(self.n_dim) if given else greedy_order(self.noisy_covariance)
+        informative = partial(greedy_order, self.noisy_covariance)
+        return order_of(self.order, self.n_dim, self.order_seed, informative=informative)
 
     @cached_property
     def whitening(self) -> Floats:

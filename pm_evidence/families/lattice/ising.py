@@ -1,8 +1,7 @@
 """Ising lattices, one bit per spin: populations, draws of 512 chains together, and their moves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from math import exp
 from typing import Any, ClassVar, NamedTuple, Self
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from pm_evidence.core.codegen import vectors
 from pm_evidence.core.codegen.numba import cgutils, emitted, nb, njit, nothing, types
 from pm_evidence.core.codegen.vectors import (
-    INDEX,
     WIDTH,
     WORD,
     Vector,
@@ -22,7 +20,7 @@ from pm_evidence.core.codegen.vectors import (
     next_lanes,
 )
 from pm_evidence.core.random import fill_uniform, next_word
-from pm_evidence.families.lattice.lattice import BondCounts, Counts, Lattice, States, VisitKernel
+from pm_evidence.families.lattice.lattice import BondCounts, Lattice, States, VisitKernel
 
 Floats = NDArray[np.float64]
 Planes = NDArray[np.uint64]
@@ -32,8 +30,7 @@ GROUP = 64 * WIDTH  # chains that are moved together
 # A count is kept in planes: bit p of chain c is bit c of plane p. As many sites as possible are
 # first added up in a few low planes, and then carried to the high ones, few of which change often.
 _LOW, _OFTEN, _HIGH = 8, 12, 32
-_NUMBER = 16  # planes that are read at once
-_RUN = (0,) * 8  # sites that are added at once; only the length is used
+_RUN = (0,) * 16  # bonds that are added at once; only the length is used
 _DIGITS = 52
 _ROUNDS = 12  # digits that are always compared; at one in eight sites some of 512 chains need more
 _ONES = 2**64 - 1
@@ -62,95 +59,6 @@ class SpinCounts(BondCounts):
         _add_fields(target.n_dim, up, fields, slope, energy, ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class Spins(SpinCounts, States):
-    """A population of Ising lattices, with the counts that their energies need."""
-
-    # shape (n_groups, n_sites + 1, 8): bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group
-    # of 512; a set bit is spin 1. The last row is scratch space of the kernels, and 0 otherwise.
-    # The last group may hold chains beyond the last member, which are never read.
-    cells: Planes
-    sizes: tuple[int, ...]  # number of sites along each axis
-
-    @classmethod
-    def draw(cls, target: Lattice, n: int, seed: np.random.SeedSequence) -> Self:
-        """Return ``n`` states of independent spins, where 1 and -1 have equal probability."""
-        planes = _empty(n, target.n_dim)
-        shape = len(planes), target.n_dim, WIDTH
-        planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
-        return cls.of_cells(planes, n, target)
-
-    @classmethod
-    def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
-        """Return the population of states of -1 and 1, shape ``(n, n_sites)``."""
-        return cls.of_cells(pack(rows), len(rows), target)
-
-    @classmethod
-    def of_colours(cls, rows: NDArray[np.uint8], target: Lattice) -> Self:
-        """Return the population whose ``to_colours`` is ``rows``."""
-        return cls.of(2 * rows.astype(np.int8) - 1, target)
-
-    @classmethod
-    def of_cells(cls, planes: Planes, n: int, target: Lattice) -> Self:
-        """Return the population whose planes are given; see ``cells``."""
-        unlike, forward = np.empty(n, np.int32), target.geometry.forward
-        for group, first in enumerate(range(0, n, GROUP)):
-            part = slice(first, first + GROUP)
-            count_unlike(planes[group], forward, (0,) * forward.shape[1], unlike[part])
-        return cls(unlike, None, planes, target.sizes)
-
-    @staticmethod
-    def tally_shape(target: Lattice) -> tuple[int, ...]:
-        """Return the shape of the tally of one chain."""
-        return ()
-
-    @staticmethod
-    def gathered_cells(parts: Sequence[tuple["Spins", NDArray[np.int64]]]) -> Planes:
-        """Return the planes of some members of each part, one after the other."""
-        n, n_sites = sum(len(index) for _, index in parts), parts[0][0].cells.shape[1] - 1
-        planes, first = _empty(n, n_sites), 0
-        for part, index in parts:
-            _gather(part.cells, index, planes, first)
-            first += len(index)
-        return planes
-
-    def to_draws(self) -> NDArray[np.int8]:
-        """Return spins of -1 and 1, shape ``(n, *sizes)``."""
-        return unpack(self.cells, len(self)).reshape(len(self), *self.sizes)
-
-    def to_colours(self) -> NDArray[np.uint8]:
-        """Return 0 for spins -1 and 1 for spins 1, shape ``(n, n_sites)``."""
-        return (unpack(self.cells, len(self)) > 0).astype(np.uint8)
-
-    def counted(self, target: Lattice) -> Counts:
-        """Return the number of spins that are 1, shape ``(n,)``."""
-        if self.tally is not None:
-            return self.tally
-        up = np.empty(len(self), np.int32)
-        for group, first in enumerate(range(0, len(self), GROUP)):
-            count_up(self.cells[group], up[first : first + GROUP])
-        return up
-
-
-def _empty(n: int, n_sites: int) -> Planes:
-    """Return planes of ``n`` chains, all spins -1."""
-    return np.zeros((-(-n // GROUP), n_sites + 1, WIDTH), np.uint64)
-
-
-def pack(draws: NDArray[Any]) -> Planes:
-    """Return the planes of spins of -1 and 1, shape ``(n, n_sites)``."""
-    planes = _empty(len(draws), draws.shape[1])
-    _pack(np.ascontiguousarray(draws, np.int8), planes)
-    return planes
-
-
-def unpack(planes: Planes, n: int) -> NDArray[np.int8]:
-    """Return the first ``n`` chains as spins of -1 and 1, shape ``(n, n_sites)``."""
-    draws = np.empty((n, planes.shape[1] - 1), np.int8)
-    _unpack(planes, draws)
-    return draws
-
-
 @njit
 def _add_fields(n_sites, up, fields, slope, energy, ratio):
     """Add the contributions of fields in favour of either spin to energies and log ratios."""
@@ -173,49 +81,16 @@ def _add_fields(n_sites, up, fields, slope, energy, ratio):
             ratio[k, c] += fast_log((1.0 + second) * share)
 
 
-@njit
-def _pack(draws, planes):
-    for c in range(draws.shape[0]):
-        group, word, bit = c // GROUP, c % GROUP // 64, nb.uint64(c % 64)
-        for i in range(draws.shape[1]):
-            planes[group, i, word] |= nb.uint64(draws[c, i] > 0) << bit
-
-
-@njit
-def _unpack(planes, draws):
-    n, n_sites = draws.shape
-    words = np.empty(n_sites, np.uint64)
-    for first in range(0, n, 64):
-        words[:] = planes[first // GROUP, :n_sites, first % GROUP // 64]
-        for c in range(first, min(first + 64, n)):
-            for i in range(n_sites):
-                set_ = (words[i] >> nb.uint64(c - first)) & nb.uint64(1)
-                draws[c, i] = nb.int8(nb.int8(set_ << nb.uint64(1)) - nb.int8(1))
-
-
-@njit
-def _gather(planes, index, out, first):
-    """Copy the chains at ``index`` to those from ``first`` on of ``out``, which are all -1."""
-    for k in range(index.size):
-        c, to = index[k], first + k
-        group, word, bit = c // GROUP, c % GROUP // 64, nb.uint64(c % 64)
-        to_group, to_word, to_bit = to // GROUP, to % GROUP // 64, nb.uint64(to % 64)
-        for i in range(planes.shape[1] - 1):
-            spin = (planes[group, i, word] >> bit) & nb.uint64(1)
-            out[to_group, i, to_word] |= spin << to_bit
-
-
 @emitted(nothing)
-def _add_unlike(builder, planes, first, forward, low, axes, run):
-    """Add the unlike bonds of a run of sites with their forward neighbours to the low planes."""
-    n_axes, unlike = len(axes.kind), []
-    for k in range(len(run.kind)):
-        site = builder.add(first, WORD(k))
-        own = vectors.load(builder, planes.data, site)
-        start = builder.mul(site, WORD(n_axes))
-        for axis in range(n_axes):
-            other = builder.load(builder.gep(forward.data, [builder.add(start, WORD(axis))]))
-            unlike.append(own ^ vectors.load(builder, planes.data, other))
+def _add_unlike(builder, planes, first, bonds, low, run):
+    """Add to the low planes which of a run of bonds are between unlike spins."""
+
+    def end(k):
+        place = builder.add(builder.mul(first, WORD(2)), WORD(k))
+        site = builder.load(builder.gep(bonds.data, [place]))
+        return vectors.load(builder, planes.data, site)
+
+    unlike = [end(2 * k) ^ end(2 * k + 1) for k in range(len(run.kind))]
     _add_bits(builder, low.data, unlike)
 
 
@@ -256,88 +131,92 @@ def _carry(builder, low, high):
         add(range(_OFTEN, _HIGH))
 
 
-@emitted(nothing)
-def _transpose(builder, high, first, out):
-    """Turn 16 planes, from ``first`` on, into 512 numbers of 16 bits."""
-    places = [builder.add(first, WORD(p)) for p in range(_NUMBER)]
-    rows = [vectors.load(builder, high.data, place) for place in places]
-    # blocks of 16 chains in 16 planes are transposed: row r then has every 16th number, from r
-    step = _NUMBER // 2
-    while step:
-        pattern = sum(1 << bit for bit in range(64) if not bit & step)
-        mask = vectors.constant(builder, pattern)
-        for i in (i for i in range(_NUMBER) if not i & step):
-            j = i | step
-            change = ((rows[i] >> step) ^ rows[j]) & mask
-            rows[i], rows[j] = rows[i] ^ (change << step), rows[j] ^ change
-        step //= 2
-    parts = [row.recut(_NUMBER) for row in rows]
-    while len(parts) > 1:
-        half = len(parts) // 2
-        parts = [parts[k].interleave(parts[k + half]) for k in range(half)]
-    parts[0].store(out.data, INDEX(0))
-
-
 @njit
-def _read(high, n_planes, out):
-    """Read the counts of the first chains of a group from their planes."""
-    numbers = np.empty(GROUP, np.uint16)
-    out[:] = 0
-    for first in range(0, n_planes, _NUMBER):
-        _transpose(high, first, numbers)
-        for c in range(out.size):
-            out[c] += nb.int32(numbers[c]) << first
-
-
-@njit
-def count_unlike(planes, forward, axes, out):
-    """Count the unlike bonds of the chains of a group."""
+def count_unlike(planes, bonds, out):
+    """Count the bonds of the chains of a group between unlike spins."""
     low, high = np.zeros((_LOW, WIDTH), np.uint64), np.zeros((_HIGH, WIDTH), np.uint64)
-    n_sites, room = forward.shape[0], (2**_LOW - 1) // len(axes) // len(_RUN) * len(_RUN)
-    for start in range(0, n_sites, room):
-        stop = min(start + room, n_sites)
+    n_bonds, room = len(bonds), (2**_LOW - 1) // len(_RUN) * len(_RUN)
+    for start in range(0, n_bonds, room):
+        stop = min(start + room, n_bonds)
         whole = start + (stop - start) // len(_RUN) * len(_RUN)
-        for site in range(start, whole, len(_RUN)):
-            _add_unlike(planes, site, forward, low, axes, _RUN)
-        for site in range(whole, stop):
-            _add_unlike(planes, site, forward, low, axes, (0,))
+        for k in range(start, whole, len(_RUN)):
+            _add_unlike(planes, k, bonds, low, _RUN)
+        for k in range(whole, stop):
+            _add_unlike(planes, k, bonds, low, (0,))
         _carry(low, high)
-    _read(high, _n_planes(n_sites * len(axes)), out)
+    total = np.zeros(GROUP, np.int32)
+    for p in range(_HIGH):
+        for word in range(WIDTH if n_bonds >> p else 0):
+            bits = high[p, word]
+            for k in range(64):
+                total[64 * word + k] += nb.int32((bits >> nb.uint64(k)) & nb.uint64(1)) << p
+    out[:] = total[: out.size]
 
 
 @njit
 def count_up(planes, out):
     """Count the spins 1 of the chains of a group: bonds with the last row, which is 0."""
     n_sites = planes.shape[0] - 1
-    count_unlike(planes, np.full((n_sites, 1), n_sites), (0,), out)
+    bonds = np.full((n_sites, 2), n_sites)
+    for i in range(n_sites):
+        bonds[i, 0] = i
+    count_unlike(planes, bonds, out)
 
 
-@njit
-def _n_planes(largest):
-    """Return the number of binary digits of a count."""
-    digits = 1
-    while largest >> digits:
-        digits += 1
-    return digits
+@dataclass(frozen=True, slots=True)
+class Spins(States, SpinCounts):
+    """A population of Ising lattices, with the counts that their energies need."""
+
+    # shape (n_groups, n_sites + 1, 8): bit ``c % 64`` of word ``c // 64`` is chain ``c`` of a group
+    # of 512; a set bit is spin 1. The last row is scratch space of the kernels, and 0 otherwise.
+    # The last group may hold chains beyond the last member, which are never read.
+    cells: Planes
+    sizes: tuple[int, ...]  # number of sites along each axis
+    n_together = GROUP
+    count_bonds, count_values = count_unlike, count_up
+
+    @classmethod
+    def draw(cls, target: Lattice, n: int, seed: np.random.SeedSequence) -> Self:
+        """Return ``n`` states of independent spins, where 1 and -1 have equal probability."""
+        planes = np.zeros((-(-n // GROUP), target.n_dim + 1, WIDTH), np.uint64)
+        shape = len(planes), target.n_dim, WIDTH
+        planes[:, :-1] = np.random.default_rng(seed).integers(2**64, size=shape, dtype=np.uint64)
+        return cls.of_cells(planes, n, target)
+
+    @classmethod
+    def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
+        """Return the population of states of -1 and 1, shape ``(n, n_sites)``."""
+        return cls.of_colours(rows > 0, target)
+
+    def to_draws(self) -> NDArray[np.int8]:
+        """Return spins of -1 and 1, shape ``(n, *sizes)``."""
+        return 2 * super(Spins, self).to_draws().astype(np.int8) - 1
+
+    @staticmethod
+    def pack(rows: NDArray[Any]) -> Planes:
+        """Return the planes of colours 0 and 1, shape ``(n, n_sites)``."""
+        n, n_sites = rows.shape
+        full = np.zeros((-(-n // GROUP) * GROUP, n_sites + 1), np.uint8)
+        full[:n, :-1] = rows
+        octets = np.ascontiguousarray(np.packbits(full.T, axis=1, bitorder="little"))
+        planes = octets.view("<u8").reshape(n_sites + 1, -1, WIDTH).transpose(1, 0, 2)
+        return np.array(planes, np.uint64, order="C")
+
+    @staticmethod
+    def unpack(planes: Planes, n: int) -> NDArray[np.uint8]:
+        """Return the first ``n`` chains as colours 0 and 1, shape ``(n, n_sites)``."""
+        octets = planes[:, :-1].transpose(1, 0, 2).astype("<u8", order="C").view(np.uint8)
+        rows = octets.reshape(len(octets), -1)
+        return np.ascontiguousarray(np.unpackbits(rows, axis=1, count=n, bitorder="little").T)
 
 
 class Form(NamedTuple):
     """The form of the code to generate, as lengths of tuples, which numba knows on compiling."""
 
     sides: tuple[int, ...]
-    axes: tuple[int, ...]
     two: tuple[int, ...]  # whether there are two kinds of references, with different probabilities
     # Whether the probability with ``k`` unlike neighbours is 1 minus that with all but ``k``
     folded: tuple[int, ...]
-
-
-@lru_cache(maxsize=32)
-def form_of(target: Lattice, heat_bath: bool, biased: bool) -> Form:
-    """Return the form of the code that a lattice needs, with a bias or without."""
-    n_sides = target.geometry.neighbours.shape[1]
-    folded = not biased and heat_bath and target.periodic
-    lengths = n_sides, n_sides // 2, int(biased and not heat_bath), int(folded)
-    return Form(*((0,) * length for length in lengths))
 
 
 @njit
@@ -376,7 +255,7 @@ def fill_table(table, heat_bath, coupling, bias, degrees):
 @emitted(lambda: types.int64)
 def renew(builder, planes, site, reference, favoured, neighbours, generator, table, degree, form):
     """Set a site of 512 chains to its reference, or, by chance, to the opposite."""
-    n_sides, two, spins = len(form.kind[0]), len(form.kind[2]), planes.data
+    n_sides, two, spins = len(form.kind[0]), len(form.kind[1]), planes.data
     reference = vectors.load(builder, spins, reference)
     start = builder.mul(site, WORD(n_sides))
     unlike = []
@@ -385,7 +264,7 @@ def renew(builder, planes, site, reference, favoured, neighbours, generator, tab
         unlike.append(reference ^ vectors.load(builder, spins, other))
     classes, turned = _classes(builder, unlike), vectors.constant(builder, 0)
     n_columns = len(classes) * (1 + two)
-    if form.kind[3]:
+    if form.kind[2]:
         classes, turned = _folded(classes)
     if two:
         own = reference ^ vectors.load(builder, spins, favoured)
@@ -475,17 +354,19 @@ class _SpinKernel(VisitKernel):
 
     def _visit(self, path: Any, state: Any, beta: Floats, streams: Any, counts: Any) -> Floats:
         target: Lattice = path.target
-        field = path.field(beta)
+        field, sides = path.field(beta), 2 * len(target.sizes)
         bias = np.where(field != 0.0, -field, 2.0 * beta * target.field)
         changed = np.empty(len(beta))
         biased = bias != 0.0
         edges = np.flatnonzero(biased[1:] != biased[:-1]) + 1  # the code differs with a bias
         for first, stop in pairwise([0, *edges, len(beta)]):
-            stages, rows = slice(first, stop), slice(first, stop + 1)
+            stages, rows, uneven = slice(first, stop), slice(first, stop + 1), bool(biased[first])
+            folded = self.heat_bath and target.periodic and not uneven
+            form = Form((0,) * sides, (0,) * (uneven and not self.heat_bath), (0,) * folded)
             _pass(
                 state.cells,
                 (self.heat_bath, self.n_sweeps),
-                form_of(target, self.heat_bath, bool(biased[first])),
+                form,
                 self.sites(target),
                 target.geometry,
                 (beta[stages] * target.coupling, bias[stages], field[stages]),
@@ -553,7 +434,7 @@ def _pass(planes, moves, form, sites, bonds, stages, streams, out):
             # chains beyond the last member are taken out in proportion
             changed[k] += n_opposite * ((last - first) / GROUP)
             spins[-1] = 0
-            count_unlike(spins, bonds.forward, form.axes, unlike[k + 1, first:last])
+            count_unlike(spins, bonds.bonds, unlike[k + 1, first:last])
             if up.size:
                 count_up(spins, up[k + 1, first:last])
 

@@ -1,18 +1,26 @@
 """Potts lattices, one byte per site, 64 chains side by side: populations, draws and moves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, expm1
 from typing import Any, Self
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 
+from pm_evidence.core.checks import check_count
 from pm_evidence.core.codegen.numba import emitted, nb, njit, nothing, types
 from pm_evidence.core.codegen.vectors import INDEX, Vector, fast_exp, fast_log, next_words
+from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import next_word, uniform
-from pm_evidence.families.lattice.lattice import BondCounts, Counts, Lattice, States, VisitKernel
+from pm_evidence.families.lattice.lattice import (
+    BondCounts,
+    Lattice,
+    LatticeKernel,
+    States,
+    VisitKernel,
+    check_no_field,
+)
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -42,93 +50,15 @@ class ColourCounts(BondCounts):
         _add_fields(counts.reshape(len(slope), target.n_colours, -1), fields, slope, energy, ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class Colours(ColourCounts, States):
-    """A population of Potts lattices, with the counts that their energies need."""
-
-    # shape (n_groups, n_sites + 1, 64): colours; the last axis holds chains. The last row lies
-    # beyond free edges. The last group may hold chains beyond the last member, which are never
-    # read.
-    cells: Bytes
-    sizes: tuple[int, ...]  # number of sites along each axis
-
-    @classmethod
-    def draw(cls, target: Lattice, n: int, seed: np.random.SeedSequence) -> Self:
-        """Return ``n`` states of independent sites, where all colours have equal probability."""
-        shape = -(-n // SIDE), target.n_dim + 1, SIDE
-        sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
-        sites[:, -1] = NOBODY
-        return cls.of_cells(sites, n, target)
-
-    @classmethod
-    def of(cls, rows: NDArray[Any], target: Lattice) -> Self:
-        """Return the population of states, shape ``(n, n_sites)``."""
-        return cls.of_cells(pack(rows), len(rows), target)
-
-    of_colours = of
-
-    @classmethod
-    def of_cells(cls, sites: Bytes, n: int, target: Lattice) -> Self:
-        """Return the population whose sites are given; see ``cells``."""
-        like, geometry, axes = np.empty(n, np.int32), target.geometry, (0,) * len(target.sizes)
-        for group, first in enumerate(range(0, n, SIDE)):
-            count_like(sites[group], geometry.ghosted, axes, like[first : first + SIDE])
-        return cls(like, None, sites, target.sizes)
-
-    @staticmethod
-    def tally_shape(target: Lattice) -> tuple[int, ...]:
-        """Return the shape of the tally of one chain."""
-        return (target.n_colours,)
-
-    @staticmethod
-    def gathered_cells(parts: Sequence[tuple["Colours", NDArray[np.int64]]]) -> Bytes:
-        """Return the sites of some members of each part, one after the other."""
-        return pack(np.concatenate([part.to_colours()[index] for part, index in parts]))
-
-    def to_draws(self) -> Bytes:
-        """Return colours from 0 on, shape ``(n, *sizes)``."""
-        return self.to_colours().reshape(len(self), *self.sizes)
-
-    def to_colours(self) -> Bytes:
-        """Return a copy of the colours, one chain per row, shape ``(n, n_sites)``."""
-        chains = self.cells[:, :-1].transpose(0, 2, 1)
-        return np.array(chains.reshape(-1, chains.shape[2])[: len(self)], order="C")
-
-    def counted(self, target: Lattice) -> Counts:
-        """Return the number of sites of each colour, shape ``(q, n)``."""
-        if self.tally is not None:
-            return self.tally
-        tally = np.empty((target.n_colours, len(self)), np.int32)
-        for group, first in enumerate(range(0, len(self), SIDE)):
-            count_colours(self.cells[group], tally[:, first : first + SIDE])
-        return tally
-
-
-def pack(rows: NDArray[Any]) -> Bytes:
-    """Return the sites of states, shape ``(n, n_sites)``; see ``Colours``."""
-    n, n_sites = rows.shape
-    full = np.zeros((-(-n // SIDE) * SIDE, n_sites), np.uint8)
-    full[:n] = rows
-    sites = np.empty((len(full) // SIDE, n_sites + 1, SIDE), np.uint8)
-    sites[:, :-1] = full.reshape(-1, SIDE, n_sites).transpose(0, 2, 1)
-    sites[:, -1] = NOBODY
-    return sites
-
-
 @njit
-def count_like(sites, ghosted, axes, out):
-    """Count the like bonds of the chains of a group, each with its next neighbours."""
+def count_like(sites, bonds, out):
+    """Count the bonds of the chains of a group between like colours."""
     total, few = np.zeros(SIDE, np.int32), np.zeros(SIDE, np.uint8)
-    n_sites, room = ghosted.shape[0], _LARGEST_BYTE // len(axes)
-    for start in range(0, n_sites, room):
-        for i in range(start, min(start + room, n_sites)):
-            own, right, below = sites[i], sites[ghosted[i, 0]], sites[ghosted[i, 2]]
+    for start in range(0, len(bonds), _LARGEST_BYTE):
+        for k in range(start, min(start + _LARGEST_BYTE, len(bonds))):
+            one, other = sites[bonds[k, 0]], sites[bonds[k, 1]]
             for c in range(SIDE):
-                few[c] += (own[c] == right[c]) + (own[c] == below[c])
-            if len(axes) == 3:
-                behind = sites[ghosted[i, 4]]
-                for c in range(SIDE):
-                    few[c] += own[c] == behind[c]
+                few[c] += one[c] == other[c]
         for c in range(SIDE):
             total[c] += few[c]
             few[c] = 0
@@ -143,6 +73,43 @@ def count_colours(sites, out):
         for c in range(SIDE):
             total[sites[i, c], c] += 1
     out[:] = total[:, : out.shape[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Colours(States, ColourCounts):
+    """A population of Potts lattices, with the counts that their energies need."""
+
+    # shape (n_groups, n_sites + 1, 64): colours; the last axis holds chains. The last row lies
+    # beyond free edges. The last group may hold chains beyond the last member, which are never
+    # read.
+    cells: Bytes
+    sizes: tuple[int, ...]  # number of sites along each axis
+    n_together = SIDE
+    count_bonds, count_values = count_like, count_colours
+
+    @classmethod
+    def draw(cls, target: Lattice, n: int, seed: np.random.SeedSequence) -> Self:
+        """Return ``n`` states of independent sites, where all colours have equal probability."""
+        shape = -(-n // SIDE), target.n_dim + 1, SIDE
+        sites = np.random.default_rng(seed).integers(target.n_colours, size=shape, dtype=np.uint8)
+        sites[:, -1] = NOBODY
+        return cls.of_cells(sites, n, target)
+
+    @staticmethod
+    def pack(rows: NDArray[Any]) -> Bytes:
+        """Return the sites of colours, shape ``(n, n_sites)``."""
+        n, n_sites = rows.shape
+        full = np.zeros((-(-n // SIDE) * SIDE, n_sites), np.uint8)
+        full[:n] = rows
+        sites = np.full((len(full) // SIDE, n_sites + 1, SIDE), NOBODY, np.uint8)
+        sites[:, :-1] = full.reshape(-1, SIDE, n_sites).transpose(0, 2, 1)
+        return sites
+
+    @staticmethod
+    def unpack(sites: Bytes, n: int) -> Bytes:
+        """Return a copy of the first ``n`` chains, shape ``(n, n_sites)``."""
+        chains = sites[:, :-1].transpose(0, 2, 1)
+        return np.array(chains.reshape(-1, chains.shape[2])[:n], order="C")
 
 
 @njit
@@ -322,19 +289,11 @@ draw = _drawing(_CODES, in_field=False)
 draw_in_field = _drawing(_CODES_IN_FIELD, in_field=True)
 
 
-@emitted(lambda: types.uint64)
-def _lowest(builder, word):
-    """Return the position of the lowest bit that is set."""
-    return builder.cttz(word, ir.IntType(1)(1))
-
-
 @njit
 def settle(doubtful, x, i, near, favoured, random, q, shares, extra, streams):
     """Draw again for the chains in doubt, with more bits; see ``draw`` and ``tabulate``."""
-    while doubtful:
-        k = _lowest(doubtful)
-        doubtful &= doubtful - nb.uint64(1)
-        if k < nb.uint64(len(streams)):
+    for k in range(len(streams)):
+        if (doubtful >> nb.uint64(k)) & nb.uint64(1):
             colours = x[near[0], k], x[near[1], k], x[near[2], k], x[near[3], k]
             word = random[_place_of_draw(k)]
             where = (nb.float64(word >> nb.uint32(17)) + uniform(streams[k])) * _UNIT
@@ -428,7 +387,7 @@ class ColourHeatBath(VisitKernel):
         coupling, field = beta * target.coupling, path.field(beta)
         wide = len(target.sizes) == 2 and target.coupling >= 0.0
         wide = bool(wide and (4.0 * coupling + field).max() <= _LARGEST_LOG_WEIGHT)
-        orders = self.sites(target), self.n_sweeps, (0,) * len(target.sizes)
+        orders = self.sites(target), self.n_sweeps
         stages, q = (coupling, field), target.n_colours
         _pass(state.cells, target.geometry, orders, q, wide, stages, streams, counts)
         return np.full(len(beta), float(len(state) * target.n_dim * self.n_sweeps))
@@ -455,7 +414,7 @@ def _pass(sites, bonds, orders, q, wide, stages, streams, counts):
                 for c in range(last - first):
                     log_weights = coupling[k], field[k]
                     _sweep_one(x[:, c], near, orders, q, log_weights, favoured[c], own[c])
-            count_like(x, near, orders[2], like[k + 1, first:last])
+            count_like(x, bonds.bonds, like[k + 1, first:last])
             if tally.size:
                 count_colours(x, tally[k + 1, :, first:last])
 
@@ -463,7 +422,7 @@ def _pass(sites, bonds, orders, q, wide, stages, streams, counts):
 @njit
 def _sweep_wide(x, neighbours, orders, q, field, favoured, words, tables, streams):
     """Move 64 chains of a square lattice in place, all at a time."""
-    (order, n_sweeps, _), (table, shares) = orders, tables
+    (order, n_sweeps), (table, shares) = orders, tables
     extra, n_sites, n_left = expm1(field), len(neighbours), 0
     for _ in range(n_sweeps):
         for i in order:
@@ -499,7 +458,7 @@ def _around(neighbours, i, n_sites):
 @njit
 def _sweep_one(x, neighbours, orders, q, log_weights, favoured, stream):
     """Move one chain of any lattice in place, at any coupling."""
-    (order, n_sweeps, _), (coupling, field) = orders, log_weights
+    (order, n_sweeps), (coupling, field) = orders, log_weights
     weight, n_sides = np.empty(q), neighbours.shape[1]
     most = max(coupling * n_sides, 0.0)
     powers = np.array([exp(coupling * k - most) for k in range(n_sides + 1)])
@@ -545,3 +504,131 @@ def _favour(favoured, field, tally, streams):
         for k in range(n):
             left[k] -= weight[colour, k]
             favoured[k] += left[k] >= 0.0
+
+
+_QUARTER = SIDE // 4  # chains whose words of 32 bits fill a vector
+_LARGEST_WORD, _LARGEST_BITS = 2**32 - 1, 2**64 - 1
+_MOST_STEPS = 10**12  # larger numbers are mistakes
+
+
+@dataclass(frozen=True)
+class ColourMetropolis(LatticeKernel):
+    """Proposes a random colour at a random site of a Potts lattice, again and again; reversible.
+
+    Parameters
+    ----------
+    n_sweeps : int
+        Number of sweeps at each stage.
+    n_steps : int, optional
+        Number of sites that a sweep visits; by default as many as the lattice has.
+
+    Notes
+    -----
+    The kernel of Habeck (2017), section 6.2. All chains share the order of sites, which does not
+    depend on their states, and draw colours from their own streams. Probabilities are rounded to
+    2**-32. It has no moves along a ``DetouredPath``. The heat bath needs fewer steps.
+    """
+
+    values = ("colours",)
+    n_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_steps is not None:
+            check_count("n_steps", self.n_steps, 1, _MOST_STEPS)
+
+    def advance(
+        self, path: Any, state: Colours, beta: float, streams: NDArray[np.uint64]
+    ) -> tuple[Colours, MoveInfo]:
+        """Move every member; see ``contracts.Kernel``."""
+        target, sites, n = path.target, state.cells.copy(), len(state)
+        check_no_field(path.field(beta), "Metropolis moves of colours")
+        n_steps = self.n_sweeps * (target.n_dim if self.n_steps is None else self.n_steps)
+        strength = beta * target.coupling
+        n_sides = target.geometry.ghosted.shape[1]
+        chances = [2.0**32 * exp(-abs(strength) * lost) for lost in range(1, n_sides + 1)]
+        limits = np.minimum(np.rint(chances), _LARGEST_WORD).astype(np.uint32)
+        # where neighbours repel, a move costs what it gains in like neighbours
+        turned, sides = 255 if strength < 0.0 else 0, (0,) * n_sides
+        colours = target.n_colours, turned
+        accepted = _walk(sites, target.geometry.ghosted, sides, n_steps, colours, limits, streams)
+        moved = Colours.of_cells(sites, n, target)
+        return moved, MoveInfo(accepted / (n * n_steps), n * n_steps)
+
+
+@njit
+def _walk(groups, neighbours, sides, n_steps, colours, limits, streams):
+    """Move all chains in place, and return how many proposals were accepted."""
+    q, turned = colours
+    n_groups, n_sites, n_accepted = groups.shape[0], neighbours.shape[0], 0
+    # two generators for each chain: for colours, and for whether they are accepted
+    words = np.empty((n_groups, 2, WORDS + ROUNDS, SIDE), np.uint32)
+    members = np.empty(n_groups, np.uint64)  # a bit for each chain that is read
+    for group in range(n_groups):
+        own = streams[group * SIDE : (group + 1) * SIDE]
+        seed(own, words[group, 0])
+        seed(own, words[group, 1])
+        members[group] = nb.uint64(_LARGEST_BITS) >> nb.uint64(SIDE - own.shape[0])
+    sites = np.empty(ROUNDS, np.int64)
+    for first in range(0, n_steps, ROUNDS):
+        n_rounds = min(ROUNDS, n_steps - first)
+        for k in range(n_rounds):
+            high = next_word(streams[0]) >> nb.uint64(32)
+            sites[k] = nb.int64(high * nb.uint64(n_sites) >> nb.uint64(32))
+        for group in range(n_groups):
+            x, new, chances = groups[group], words[group, 0], words[group, 1]
+            fill(new)
+            fill(chances)
+            for k in range(n_rounds):
+                accepted = _propose(
+                    x, sites[k], neighbours, sides, new, chances, WORDS + k, q, turned, limits
+                )
+                n_accepted += _n_bits(accepted & members[group])
+    return n_accepted
+
+
+@emitted(lambda: types.int64)
+def _n_bits(builder, word):
+    """Return the number of bits that are set."""
+    return builder.ctpop(word)
+
+
+@emitted(lambda: types.uint64)
+def _propose(builder, sites, site, neighbours, sides, new, chances, row, q, turned, limits):
+    """Propose a colour to 64 chains at a site, and return which accept it, one bit for each.
+
+    ``limits`` are those of the random words that accept a loss of 1 and more like neighbours.
+    """
+    n_sides = len(sides.kind)
+
+    def load(i):
+        return Vector.load(builder, sites.data, builder.mul(i, INDEX(SIDE)), 8, SIDE)
+
+    def load_words(array, first):
+        place = builder.add(builder.mul(row, INDEX(SIDE)), INDEX(first))
+        return Vector.load(builder, array.data, place, 32, _QUARTER)
+
+    quarters = range(0, SIDE, _QUARTER)
+    n_colours = Vector.spread(builder, q, 32, _QUARTER)
+    a, b, c, d = (load_words(new, k).high_product(n_colours).resized(8) for k in quarters)
+    old, proposed = load(site), a.join(b).join(c.join(d))
+    start = builder.mul(site, INDEX(n_sides))
+    lost = old.like(0)
+    for k in range(n_sides):
+        other = load(builder.load(builder.gep(neighbours.data, [builder.add(start, INDEX(k))])))
+        lost = lost + other.equals(old).resized(8) - other.equals(proposed).resized(8)
+    flip = Vector.spread(builder, turned, 8, SIDE)
+    lost = (lost ^ flip) - flip
+    accepted = []
+    for first in quarters:
+        part = lost.part(first, _QUARTER)
+        limit = part.resized(32).like(_LARGEST_WORD)
+        for k in range(n_sides):
+            word = builder.load(builder.gep(limits.data, [INDEX(k)]))
+            bound = Vector.spread(builder, builder.zext(word, INDEX), 32, _QUARTER)
+            limit = part.equals(part.like(k + 1)).choose(bound, limit)
+        accepted.append(load_words(chances, first).below(limit))
+    a, b, c, d = accepted
+    moves = a.join(b).join(c.join(d))
+    moves.choose(proposed, old).store(sites.data, builder.mul(site, INDEX(SIDE)))
+    return moves.bits()

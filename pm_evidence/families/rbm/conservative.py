@@ -17,8 +17,8 @@ from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Status
 from pm_evidence.core.text import concise, facts
-from pm_evidence.estimators.errors import Spread, interval, spread
-from pm_evidence.families.rbm.state import Bits
+from pm_evidence.estimators.errors import Spread, combined, interval, spread
+from pm_evidence.families.rbm.gibbs import Bits
 from pm_evidence.families.rbm.target import RBM
 from pm_evidence.samplers.ais import AIS
 
@@ -140,21 +140,7 @@ def raise_likelihood(machine: RBM, visible: Bits, work: Floats) -> RaiseLikeliho
 def _spread_of_paths(work: Floats) -> Spread:
     """Return the error of the mean of log mean weights, by the jackknife over the paths of each."""
     n, n_paths = work.shape
-    without = np.array([_log_means_without_one(row) for row in work])
-    centred = without - without.mean(axis=1, keepdims=True)
+    others = [[log_mean_exp(np.delete(row, k)) for k in range(n_paths)] for row in work]
+    centred = np.array(others) - np.mean(others, axis=1, keepdims=True)
     variance = (n_paths - 1.0) / n_paths * (centred**2).sum(axis=1) / n**2
-    total = float(variance.sum())
-    if total == 0.0:
-        return Spread(0.0, float("inf"))
-    return Spread(total**0.5, float(total**2 / ((variance**2).sum() / (n_paths - 1.0))))
-
-
-def _log_means_without_one(log_weight: Floats) -> Floats:
-    """Return the log mean weight of all paths but one, for each that is left out."""
-    top = int(log_weight.argmax())
-    scaled = np.exp(log_weight - log_weight[top])
-    # without another path the sum still holds the largest weight, so that little is cancelled
-    rest = np.maximum(scaled.sum() - scaled, 1.0) / (len(scaled) - 1.0)
-    found: Floats = np.log(rest) + log_weight[top]
-    found[top] = log_mean_exp(np.delete(log_weight, top))
-    return found
+    return combined(*(Spread(v**0.5, n_paths - 1.0) for v in variance))

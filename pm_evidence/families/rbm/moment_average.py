@@ -13,15 +13,17 @@ from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import MoveInfo, Plan
 from pm_evidence.core.digest import kept
 from pm_evidence.core.random import streams
-from pm_evidence.families.common import OrderedKernel
-from pm_evidence.families.rbm.gibbs import BlockGibbs, draw_layers, log_densities
-from pm_evidence.families.rbm.state import (
+from pm_evidence.families.native import OrderedKernel
+from pm_evidence.families.rbm.gibbs import (
     BaseRatePath,
+    BlockGibbs,
     Layer,
     LogDensities,
     Units,
     blended,
+    draw_layers,
     layer_of,
+    log_densities,
     pack,
     unpack,
 )
@@ -295,7 +297,7 @@ class SegmentGibbs(OrderedKernel):
         segment, share = path.place(beta)
         first, last = path.layers[segment : segment + 2]
         layers = blended(first[0], last[0], share), blended(first[1], last[1], share)
-        units = tuple(words.copy() for words in state.layers)
+        units = state.copy().layers
         found = np.empty((1, 2, len(state)))
         draw_layers(layers, units, np.ones((1, 1)), self, streams, found)
         slope = log_densities(path.slopes[segment], units)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from pm_evidence.core.checks import check_choice, check_kind, described, float_array, plain_array
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path, Plan
@@ -14,11 +15,17 @@ from pm_evidence.core.digest import kept
 from pm_evidence.core.numerics import log_mean_exp, normalised
 from pm_evidence.core.random import Phase
 from pm_evidence.core.records import CrossCheck, LogEvidence
-from pm_evidence.families.common import chosen_kernel
-from pm_evidence.families.native import NativeTarget, along
-from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis, gains_of
+from pm_evidence.families.native import NativeTarget, along, chosen_kernel
+from pm_evidence.families.rbm.gibbs import (
+    BaseRatePath,
+    Bits,
+    BlockGibbs,
+    Layer,
+    UnitMetropolis,
+    gains_of,
+    layer_of,
+)
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
-from pm_evidence.families.rbm.state import BaseRatePath, Bits, Layer, layer_of
 from pm_evidence.families.rbm.unit_path import PartialGibbs, UnitByUnitPath
 from pm_evidence.kernels.growing import Grows
 from pm_evidence.samplers.ais import AIS
@@ -252,6 +259,7 @@ class RBM(NativeTarget):
     latent: str = "full"
     history: Any = None
     growing_path = "units"
+    _constants = ("W", "visible_bias", "hidden_bias")
 
     def __post_init__(self) -> None:
         parameters = checked_parameters(self.W, self.visible_bias, self.hidden_bias)
@@ -289,10 +297,15 @@ class RBM(NativeTarget):
         return len(self.hidden_bias)
 
     @property
+    def variables(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Names of the layers that are annealed: ``v``, ``h`` or both."""
+        return {"marginal": ("h",), "visible": ("v",)}.get(self.latent, ("v", "h"))
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """Number of units of each layer that is annealed."""
-        by_latent = {"marginal": (self.n_hidden,), "visible": (self.n_visible,)}
-        return by_latent.get(self.latent, (self.n_visible, self.n_hidden))
+        n_units = {"v": self.n_visible, "h": self.n_hidden}
+        return tuple(n_units[name] for name in self.variables)
 
     @property
     def n_dim(self) -> int:  # type: ignore[override]
@@ -380,7 +393,8 @@ class RBM(NativeTarget):
             If these are not states of the visible units.
         """
         v = checked_states("visible", visible, self.n_visible).astype(float)
-        return _sigmoid(self.hidden_bias + v @ self.W)
+        found: Floats = expit(self.hidden_bias + v @ self.W)
+        return found
 
     def visible_probabilities(self, hidden: ArrayLike) -> Floats:
         """Return the probabilities that visible units are on, shape ``(n, n_visible)``.
@@ -391,7 +405,8 @@ class RBM(NativeTarget):
             If these are not states of the hidden units.
         """
         h = checked_states("hidden", hidden, self.n_hidden).astype(float)
-        return _sigmoid(self.visible_bias + h @ self.W.T)
+        found: Floats = expit(self.visible_bias + h @ self.W.T)
+        return found
 
     def log_likelihood(self, visible: ArrayLike, log_z: LogEvidence) -> LogEvidence:
         """Return the average log-likelihood of visible states, such as a test set.
@@ -506,31 +521,13 @@ class RBM(NativeTarget):
             return replace(setup, kernel=SegmentGibbs(n_sweeps))
         return setup
 
-    @property
-    def variables(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Names of the layers that are annealed: ``v``, ``h`` or both."""
-        return {"marginal": ("h",), "visible": ("v",)}.get(self.latent, ("v", "h"))
-
     def posterior(self, draws: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the units that are annealed: ``v``, shape (n, n_visible), and ``h``."""
         parts = np.split(draws, np.cumsum(self.sizes)[:-1], axis=1)
         return dict(zip(self.variables, parts, strict=True))
-
-    def constant_data(self) -> dict[str, NDArray[Any]]:
-        """Return weights and biases."""
-        return {
-            "W": self.W,
-            "visible_bias": self.visible_bias,
-            "hidden_bias": self.hidden_bias,
-        }
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the numbers of the units, and the names of the dimensions."""
         coords = {"visible": np.arange(self.n_visible), "hidden": np.arange(self.n_hidden)}
         dims = {"v": ["visible"], "h": ["hidden"], "W": ["visible", "hidden"]}
         return coords, dims | {"visible_bias": ["visible"], "hidden_bias": ["hidden"]}
-
-
-def _sigmoid(x: Floats) -> Floats:
-    half = np.exp(-np.abs(x))
-    return np.where(x >= 0.0, 1.0, half) / (1.0 + half)

@@ -12,14 +12,14 @@ from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.vectors import aligned
 from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import streams, uniforms
-from pm_evidence.families.common import (
+from pm_evidence.families.native import (
     MOST_SWEEPS,
     OrderedKernel,
     SweepKernel,
     checked_order,
+    order_of,
 )
-from pm_evidence.families.rbm.gibbs import draw_layers, factor_of_flip, gains_of, log_sum
-from pm_evidence.families.rbm.state import (
+from pm_evidence.families.rbm.gibbs import (
     COLUMNS,
     ENTRIES,
     TABLES,
@@ -27,7 +27,11 @@ from pm_evidence.families.rbm.state import (
     Bits,
     Layer,
     Words,
+    draw_layers,
+    factor_of_flip,
+    gains_of,
     layer_of,
+    log_sum,
     multiply,
     pack,
     unpack,
@@ -53,9 +57,7 @@ class PartialUnits(Rows):
     # shape (n_visible,): visible units in the order in which they are added
     order: NDArray[np.int64]
     n_hidden: int  # number of hidden units of a draw, 0 if draws consist of visible units only
-    # shape (n,): log odds that the next unit is on, in nats; None if they have not been computed
-    log_odds: Floats | None = None
-    rows = ("visible", "hidden", "log_odds")
+    rows = ("visible", "hidden")
 
     def __len__(self) -> int:
         return len(self.visible)
@@ -65,9 +67,6 @@ class PartialUnits(Rows):
         visible = np.empty((len(self), len(self.order)), np.uint8)
         visible[:, self.order] = unpack(self.visible, len(self.order))
         return np.hstack([visible, unpack(self.hidden, self.n_hidden)])
-
-
-_TOGETHER = 256  # members whose inputs stay in the cache
 
 
 @dataclass(frozen=True)
@@ -87,16 +86,12 @@ class PartialGibbs(SweepKernel):
         n, layers = len(state), path.layers_at(state.step)
         n_words = layers[0].there.size
         visible, hidden = np.zeros_like(state.visible), state.hidden.copy()
-        some = state.visible[:, :n_words].copy()
-        settings, beta_of_all = OrderedKernel(self.n_sweeps), np.ones((1, 1))
-        for first in range(0, n, _TOGETHER):
-            part = slice(first, first + _TOGETHER)
-            found = np.empty((1, 2, len(some[part])))
-            units = some[part], hidden[part]
-            draw_layers(layers, units, beta_of_all, settings, streams[part], found)
+        some, found = state.visible[:, :n_words].copy(), np.empty((1, 2, n))
+        kernel, beta_of_all = OrderedKernel(self.n_sweeps), np.ones((1, 1))
+        draw_layers(layers, (some, hidden), beta_of_all, kernel, streams, found)
         visible[:, :n_words] = some
-        moved = replace(state, visible=visible, hidden=hidden, log_odds=None)
-        return path.with_odds(moved), MoveInfo(1.0, 2 * n * self.n_sweeps)
+        moved = replace(state, visible=visible, hidden=hidden)
+        return moved, MoveInfo(1.0, 2 * n * self.n_sweeps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,14 +170,14 @@ class UnitByUnitPath(GrowingPath):
     def units(self) -> NDArray[np.int64]:
         """Visible units in the order in which they are added, shape ``(n_visible,)``."""
         target = self.target
-        if not isinstance(self.unit_order, str):
-            return np.asarray(self.unit_order, np.int64)
-        if self.unit_order == "given":
-            return np.arange(target.n_visible)
-        rates = target.base_rates[: target.n_visible]
-        if target.data is not None:
-            rates = np.asarray(target.data, float).mean(axis=0)
-        return np.argsort(-rates * (1.0 - rates), kind="stable")
+
+        def most_variable() -> NDArray[np.int64]:
+            rates = target.base_rates[: target.n_visible]
+            if target.data is not None:
+                rates = np.asarray(target.data, float).mean(axis=0)
+            return np.argsort(-rates * (1.0 - rates), kind="stable")
+
+        return order_of(self.unit_order, target.n_visible, variable=most_variable)
 
     @cached_property
     def layers(self) -> tuple[Layer, Layer]:
@@ -230,55 +225,50 @@ class UnitByUnitPath(GrowingPath):
 
     def _states(self, step: int, visible: Any, hidden: Any) -> PartialUnits:
         n_hidden = self.target.n_hidden if self.target.latent == "full" else 0
-        return self.with_odds(PartialUnits(step, visible, hidden, self.units, n_hidden))
+        return PartialUnits(step, visible, hidden, self.units, n_hidden)
 
-    def with_odds(self, state: PartialUnits) -> PartialUnits:
-        """Return the states with the log odds that the next unit is on given those before it.
+    def log_odds(self, state: PartialUnits) -> Floats:
+        """Return the log odds that the next unit is on given those before it, in nats.
 
         ``a + sum_j log(1 + s_j (exp(W_j) - 1))``, where ``s_j`` is the probability that a hidden
         unit is on.
         """
-        odds = np.zeros(len(state))
-        if state.step < self.n_steps:
-            hidden, n_words = self.layers[1], -(-state.step // WORD)
-            n = n_words * WORD
-            room = (
-                aligned((TABLES, ENTRIES, COLUMNS)),
-                aligned((len(state), hidden.bias.size)),
-                aligned((hidden.bias.size,)),
-            )
-            words = np.ascontiguousarray(state.visible[:, :n_words])
-            on, _, there = self.gains
-            _log_factors(words, hidden.weights[:n], hidden.bias, on, there, state.step, room, odds)
-            odds += self.target.visible_bias[self.units[state.step]]
-        return replace(state, log_odds=odds)
+        odds = np.empty(len(state))
+        hidden, n_words = self.layers[1], -(-state.step // WORD)
+        n = n_words * WORD
+        room = (
+            aligned((TABLES, ENTRIES, COLUMNS)),
+            aligned((len(state), hidden.bias.size)),
+            aligned((hidden.bias.size,)),
+        )
+        words = np.ascontiguousarray(state.visible[:, :n_words])
+        on, _, there = self.gains
+        _log_factors(words, hidden.weights[:n], hidden.bias, on, there, state.step, room, odds)
+        odds += self.target.visible_bias[self.units[state.step]]
+        return odds
 
     def smoothed(self, state: PartialUnits) -> Floats:
         """Return the log of the sum of ``f_(n+1) / f_n`` over the next unit, shape ``(n,)``."""
-        if state.log_odds is None:
-            state = self.with_odds(state)
-        ratio: Floats = np.logaddexp(0.0, np.asarray(state.log_odds))
+        ratio: Floats = np.logaddexp(0.0, self.log_odds(state))
         if state.step == 0:
             ratio = ratio + np.logaddexp(0.0, self.target.hidden_bias).sum()
         return ratio
 
     def extended(self, state: PartialUnits, streams: Streams) -> PartialUnits:
         """Return the states with the next unit, drawn given those before it."""
-        if state.log_odds is None:
-            state = self.with_odds(state)
         u = uniforms(streams, 1)[:, 0]
-        on = np.log(u) - np.log1p(-u) < np.asarray(state.log_odds)
+        on = np.log(u) - np.log1p(-u) < self.log_odds(state)
         visible = state.visible.copy()
         word, bit = divmod(state.step, WORD)
         visible[:, word] |= on.astype(np.uint64) << np.uint64(bit)
-        return replace(state, step=state.step + 1, visible=visible, log_odds=None)
+        return replace(state, step=state.step + 1, visible=visible)
 
     def shrunk(self, state: PartialUnits) -> PartialUnits:
         """Return the states without the unit that was added last."""
         visible = state.visible.copy()
         word, bit = divmod(state.step - 1, WORD)
         visible[:, word] &= ~(np.uint64(1) << np.uint64(bit))
-        return replace(state, step=state.step - 1, visible=visible, log_odds=None)
+        return replace(state, step=state.step - 1, visible=visible)
 
     def reseeded(
         self, n: int, beta: float, n_moves: int, seed: np.random.SeedSequence

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import pm_evidence as pe
 from pm_evidence.core.random import streams
-from pm_evidence.families.gaussian.target import Autoregression, MovingGaussian
+from pm_evidence.families.gaussian import Autoregression, MovingGaussian
 from pm_evidence.testing import check_invariance, check_reversal
 
 N = 5000  # planted errors are found with so many

@@ -9,7 +9,7 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.core.contracts import Bridgeable, HasPosterior
-from pm_evidence.families.gaussian.target import (
+from pm_evidence.families.gaussian import (
     GeometricGaussian,
     MomentAveragedGaussian,
     MovingGaussian,

@@ -11,7 +11,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.contracts import Plan
 from pm_evidence.estimators.bar import bar_log_evidence
-from pm_evidence.families.gaussian.target import Autoregression, MovingGaussian
+from pm_evidence.families.gaussian import Autoregression, MovingGaussian
 from pm_evidence.schedules import linear
 
 GAUSSIANS = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.gp_classification import kernels as riemannian
-from pm_evidence.families.gp_classification.kernels import (
+from pm_evidence.families.gp_classification import latent as riemannian
+from pm_evidence.families.gp_classification.latent import (
     METRICS,
     LatentHMC,
     RiemannianHMC,
@@ -39,14 +39,13 @@ class MisledHMC(LatentHMC):
 def test_slopes_are_those_of_the_hamiltonian(reference):
     """By differences, with the terms of the metric's derivative."""
     path = problem(reference, 4)
-    density = riemannian._curved_density(path, 0.6)
     rng = np.random.default_rng(1)
     x, momentum, step = 2.0 * rng.standard_normal(4), rng.standard_normal(4), 1e-5
-    slope = riemannian._point(density, x).slope(momentum)
+    slope = riemannian._Point(path, 0.6, x).slope(momentum)
     for i in range(4):
         shift = step * np.eye(4)[i]
         above, below = (
-            riemannian._point(density, x + sign * shift).hamiltonian(momentum) for sign in (1, -1)
+            riemannian._Point(path, 0.6, x + sign * shift).hamiltonian(momentum) for sign in (1, -1)
         )
         assert slope[i] == pytest.approx((above - below) / (2.0 * step), rel=1e-6, abs=1e-7)
 
@@ -54,14 +53,13 @@ def test_slopes_are_those_of_the_hamiltonian(reference):
 def test_trajectories_run_backwards():
     """With the momentum turned round, implicit steps come back to their start."""
     path = problem("prior", 4)
-    density = riemannian._curved_density(path, 1.0)
-    here = riemannian._point(density, np.array([0.5, -1.0, 2.0, 0.1]))
+    here = riemannian._Point(path, 1.0, np.array([0.5, -1.0, 2.0, 0.1]))
     momentum = here.momentum(np.random.default_rng(2).standard_normal(8))
     half = riemannian._half_kicked(here, momentum, 0.3)
-    there = riemannian._moved(density, here, half, 0.3)
+    there = riemannian._moved(here, half, 0.3)
     end = half - 0.15 * there.slope(half)
     half = riemannian._half_kicked(there, -end, 0.3)
-    back = riemannian._moved(density, there, half, 0.3)
+    back = riemannian._moved(there, half, 0.3)
     np.testing.assert_allclose(back.x, here.x, atol=1e-6)
     np.testing.assert_allclose(half - 0.15 * back.slope(half), -momentum, atol=1e-6)
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.families.gp_classification.kernels import LatentHMC, RiemannianHMC
+from pm_evidence.families.gp_classification.latent import LatentHMC, RiemannianHMC
 from pm_evidence.families.gp_classification.noisy import SliceGibbs
 from pm_evidence.kernels.growing import Grows
 from pm_evidence.testing import check_target

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
 from pm_evidence.kernels import ColourMetropolis
 from pm_evidence.testing.lattices import transfer_matrix
 from tests.families.lattice.lattices import (

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import logsumexp
 
 from pm_evidence.families.lattice.ising import SpinCounts, SpinHeatBath
-from pm_evidence.families.lattice.path import DetouredPath, LatticePath
+from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
 from pm_evidence.families.lattice.potts import ColourCounts, ColourHeatBath
 from pm_evidence.families.lattice.target import Ising, Potts
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.mixture.target import checked_draws
-from tests.families.mixture.mixtures import PRIOR
+from tests.families.mixture.mixtures import PRIOR, mixture
 
 GOOD = np.array([[0.0, 1.0, 0.5, 2.0, 0.25, 0.75, 0.0, 1.0, 1.0]])
 
@@ -32,10 +31,11 @@ def test_arguments():
 
 def test_draws():
     """Components outside the arrays would be read from other memory."""
-    np.testing.assert_array_equal(checked_draws("starts", GOOD, 2, 2, 3), GOOD)
+    target = mixture(2, [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(target.check(GOOD, "starts"), GOOD)
     for wrong in (GOOD[:, :-1], GOOD[0], GOOD[:0]):
         with pytest.raises(ValueError, match=r"starts must have the shape \(n, 9\)"):
-            checked_draws("starts", wrong, 2, 2, 3)
+            target.check(wrong, "starts")
     for place, value, message in (
         (0, np.nan, "finite means"),
         (2, 0.0, "finite variances above 0"),
@@ -46,4 +46,4 @@ def test_draws():
         draws = np.repeat(GOOD, 3, axis=0)
         draws[1, place] = value
         with pytest.raises(ValueError, match=f"must hold {message}, got other values in row 1"):
-            checked_draws("starts", draws, 2, 2, 3)
+            target.check(draws, "starts")

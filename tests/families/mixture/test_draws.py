@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.mixture.gibbs import (
+from pm_evidence.families.mixture import (
     ROOM,
     Prior,
     draw_component,

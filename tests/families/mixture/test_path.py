@@ -5,14 +5,13 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import streams
-from pm_evidence.families.mixture.gibbs import (
+from pm_evidence.families.mixture import (
     ABSENT,
+    DataAnnealingPath,
     MixtureGibbs,
     MixtureStates,
     fill_parameters,
-    states_of,
 )
-from pm_evidence.families.mixture.path import DataAnnealingPath
 from tests.families.mixture.mixtures import PRIOR, Y, log_evidence, mixture
 
 
@@ -81,11 +80,11 @@ def population(variances="unequal"):
 
 def test_draws_and_populations_are_the_same_thing():
     """Reverse paths start from draws; a column out of place would be another state."""
-    for variances, n_variances in (("unequal", 3), ("equal", 1)):
+    for variances in ("unequal", "equal"):
         target, state = population(variances)
         draws = state.to_draws()
         assert draws.shape == (6, target.n_dim)
-        again = states_of(draws, 3, n_variances)
+        again = DataAnnealingPath(target).at(draws)
         assert isinstance(again, MixtureStates)
         assert again.step == 2
         np.testing.assert_array_equal(again.to_draws(), draws)

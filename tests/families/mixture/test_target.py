@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.families.mixture.gibbs import MixtureGibbs
-from pm_evidence.families.mixture.path import DataAnnealingPath
+from pm_evidence.families.mixture import DataAnnealingPath, MixtureGibbs
 from tests.families.mixture.mixtures import PRIOR, Y, log_evidence, mixture
 
 CASES = {

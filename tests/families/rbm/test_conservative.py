@@ -10,8 +10,7 @@ from pm_evidence.core.contracts import Plan
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import Status
 from pm_evidence.families.rbm.conservative import RaiseBlock, raise_likelihood
-from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
-from pm_evidence.families.rbm.state import BaseRatePath
+from pm_evidence.families.rbm.gibbs import BaseRatePath, BlockGibbs, UnitMetropolis
 from pm_evidence.families.rbm.target import RBM
 from tests.families.rbm.machines import bits, log_z, sine
 

@@ -7,15 +7,18 @@ from scipy import stats
 
 from pm_evidence.core.codegen.vectors import SINGLES, aligned
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.gibbs import factor_of_flip, flip, gains_of, log_sum
-from pm_evidence.families.rbm.state import (
+from pm_evidence.families.rbm.gibbs import (
     COLUMNS,
     ENTRIES,
     GENERATOR,
     SUMS,
     TABLES,
     draw_layer,
+    factor_of_flip,
+    flip,
+    gains_of,
     layer_of,
+    log_sum,
     multiply,
     pack,
     seed_lanes,

@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from pm_evidence.core.random import streams
-from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
-from pm_evidence.families.rbm.state import BaseRatePath
+from pm_evidence.families.rbm.gibbs import BaseRatePath, BlockGibbs, UnitMetropolis
 from pm_evidence.testing import check_kernel
 from tests.families.rbm.machines import bits, sine
 

@@ -7,8 +7,15 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
-from pm_evidence.families.rbm.state import BaseRatePath, LogDensities, Units, pack, unpack
+from pm_evidence.families.rbm.gibbs import (
+    BaseRatePath,
+    BlockGibbs,
+    LogDensities,
+    UnitMetropolis,
+    Units,
+    pack,
+    unpack,
+)
 from pm_evidence.families.rbm.target import trial_of
 from pm_evidence.testing import check_path
 from pm_evidence.testing.boltzmann import exact_log_z, exact_moments, sine_rbm

@@ -95,9 +95,8 @@ def test_the_next_unit_is_drawn_given_those_before_it():
     """Its share of ones in 40,000 copies of a state: one false alarm in 100,000 seeds."""
     path, n = UnitByUnitPath(sine(base="uniform")), 40_000
     state = grown(path, 5, n=1).take(np.zeros(n, np.int64))
-    state = path.with_odds(state)
     after = path.extended(state, streams(np.random.SeedSequence(4), n))
-    p = 1.0 / (1.0 + np.exp(-state.log_odds[0]))
+    p = 1.0 / (1.0 + np.exp(-path.log_odds(state)[0]))
     share = after.to_draws()[:, path.units[5]].mean()
     assert abs(share - p) < 4.4 * (p * (1.0 - p) / n) ** 0.5
 
@@ -128,26 +127,20 @@ def test_new_states_follow_the_density_of_their_step():
     counts = np.bincount(draws[:, :4] @ (1 << np.arange(4)), minlength=16)
     chi = ((counts - n * p) ** 2 / (n * p)).sum()
     assert chi < 50.0  # 15 degrees of freedom
-    np.testing.assert_allclose(state.log_odds, path.with_odds(state).log_odds)
 
 
 def test_populations():
-    """Resampling with units of other members, or log odds of others, would go unseen."""
+    """Resampling with units of other members would go unseen."""
     path = shuffled(sine(70, 10, base="uniform"))
-    state = path.with_odds(grown(path, 66, n=6))
+    state = grown(path, 66, n=6)
     index = np.array([4, 4, 0])
     part = state.take(index)
     np.testing.assert_array_equal(part.to_draws(), state.to_draws()[index])
-    np.testing.assert_array_equal(part.log_odds, state.log_odds[index])
     both = state.join([part])
     np.testing.assert_array_equal(both.to_draws()[6:], part.to_draws())
-    np.testing.assert_array_equal(both.log_odds[6:], part.log_odds)
-    without = state.join([grown(path, 66, n=2)])
-    assert len(without) == 8
-    assert without.log_odds is None
     whole = path.at(bits(5, 80))
     np.testing.assert_array_equal(whole.to_draws(), bits(5, 80))
-    np.testing.assert_array_equal(path.smoothed(without)[:6], path.smoothed(state))
+    np.testing.assert_array_equal(path.smoothed(both)[:6], path.smoothed(state))
 
 
 @pytest.mark.slow

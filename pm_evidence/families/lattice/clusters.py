@@ -54,8 +54,7 @@ class SwendsenWang(_ClusterKernel):
     """
 
     def _move(self, rows: Any, target: Any, kept: float, streams: Any) -> int:
-        forward = target.geometry.forward
-        _swendsen_wang(rows, forward, kept, target.n_colours, self.n_sweeps, streams)
+        _swendsen_wang(rows, target.geometry.bonds, kept, target.n_colours, self.n_sweeps, streams)
         return len(rows) * target.n_dim * self.n_sweeps
 
 
@@ -72,7 +71,7 @@ class Wolff(_ClusterKernel):
 
 
 @njit
-def _swendsen_wang(rows, forward, probability, q, n_sweeps, streams):
+def _swendsen_wang(rows, bonds, probability, q, n_sweeps, streams):
     n, n_sites = rows.shape
     parent, colour = np.empty(n_sites, np.int64), np.empty(n_sites, np.int64)
     for chain in range(n):
@@ -81,12 +80,11 @@ def _swendsen_wang(rows, forward, probability, q, n_sweeps, streams):
             for i in range(n_sites):
                 parent[i] = i
                 colour[i] = -1
-            for i in range(n_sites):
-                for axis in range(forward.shape[1]):
-                    j = forward[i, axis]
-                    if j != i and x[i] == x[j] and uniform(stream) < probability:
-                        a, b = _root(parent, i), _root(parent, j)
-                        parent[max(a, b)] = min(a, b)
+            for k in range(len(bonds)):
+                i, j = bonds[k]
+                if x[i] == x[j] and uniform(stream) < probability:
+                    a, b = _root(parent, i), _root(parent, j)
+                    parent[max(a, b)] = min(a, b)
             for i in range(n_sites):
                 root = _root(parent, i)
                 if colour[root] < 0:

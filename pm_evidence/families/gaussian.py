@@ -15,8 +15,7 @@ from pm_evidence.core.checks import (
 )
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, MoveInfo, Path
 from pm_evidence.core.random import fill_normal, normals, streams
-from pm_evidence.families.common import NativeKernel, chosen_kernel
-from pm_evidence.families.native import NativeTarget, along
+from pm_evidence.families.native import NativeKernel, NativeTarget, along, chosen_kernel
 from pm_evidence.targets.layout import Points
 
 Floats = NDArray[np.float64]

@@ -1,1 +1,0 @@
-"""A Gaussian reference that is annealed to a Gaussian target."""
