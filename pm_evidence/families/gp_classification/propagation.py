@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, exp, log, log2, sqrt
+from math import ceil, exp, log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.exceptions import NumericalError
@@ -125,25 +126,15 @@ def _combined(
 def _log_scales(
     mean: Floats, variance: Floats, y: Floats, precisions: Floats, shifts: Floats
 ) -> float:
-    """Return the sum of the logs of the factors' scales, in nats."""
-    out = 0.0
-    for i in range(len(y)):
-        out += _log_scale(mean[i], variance[i], y[i], precisions[i], shifts[i])
-    return out
+    """Return the sum of the logs of the scales with which factors have the likelihood's integrals.
 
-
-@njit
-def _log_scale(mean, variance, y, precision, shift):
-    """Return the log of the scale with which a factor has the integral of the likelihood.
-
-    Both are integrated over the approximation without this factor.
+    These integrals are over the approximation without the factor.
     """
-    rest = 1.0 / variance - precision
-    rest_shift = mean / variance - shift
-    bound = y * rest_shift / rest / sqrt(1.0 + 1.0 / rest)
-    log_integral = 0.5 * (mean * mean / variance + log(variance))
-    log_integral -= 0.5 * (rest_shift * rest_shift / rest - log(rest))
-    return log_ndtr_and_slope(bound)[0] - log_integral
+    rest, rest_shift = 1.0 / variance - precisions, mean / variance - shifts
+    log_integrals = 0.5 * (mean * mean / variance + np.log(variance))
+    log_integrals -= 0.5 * (rest_shift * rest_shift / rest - np.log(rest))
+    bounds = y * rest_shift / rest / np.sqrt(1.0 + 1.0 / rest)
+    return float((log_ndtr(bounds) - log_integrals).sum())
 
 
 @njit

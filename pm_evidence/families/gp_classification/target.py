@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpstrf
 
 from pm_evidence.core.checks import (
     check_choice,
@@ -183,21 +184,10 @@ def greedy_order(covariance: Floats) -> NDArray[np.int64]:
     stationary process, are broken by the smallest index. Points of which nothing is left to know
     come last, in the order of the data.
     """
-    n = len(covariance)
-    variance = covariance.diagonal().copy()
-    factor = np.zeros((n, n))  # by column of the factor
-    chosen = np.empty(n, np.int64)
-    for k in range(n):
-        pivot = int(np.argmax(variance))
-        if not variance[pivot] > 0.0:
-            chosen[k:] = np.setdiff1d(np.arange(n), chosen[:k])
-            break
-        chosen[k] = pivot
-        column = covariance[:, pivot] - factor[:k].T @ factor[:k, pivot]
-        factor[k] = column / np.sqrt(variance[pivot])
-        variance -= factor[k] ** 2
-        variance[chosen[: k + 1]] = -np.inf
-    return chosen
+    _, pivots, rank, _ = dpstrf(covariance, lower=1)
+    order = pivots.astype(np.int64) - 1
+    order[rank:].sort()
+    return order
 
 
 _KERNELS: Mapping[str, type[Any]] = {"hmc": LatentHMC, "riemannian_hmc": RiemannianHMC}

@@ -28,8 +28,8 @@ Planes = NDArray[np.uint64]
 
 GROUP = 64 * WIDTH  # chains that are moved together
 # A count is kept in planes: bit p of chain c is bit c of plane p. As many sites as possible are
-# first added up in a few low planes, and then carried to the high ones, few of which change often.
-_LOW, _OFTEN, _HIGH = 8, 12, 32
+# first added up in a few low planes, and then carried to the high ones.
+_LOW, _HIGH = 8, 32
 _RUN = (0,) * 16  # bonds that are added at once; only the length is used
 _DIGITS = 52
 _ROUNDS = 12  # digits that are always compared; at one in eight sites some of 512 chains need more
@@ -113,22 +113,16 @@ def _add_bits(builder: Any, counts: Any, bits: list[Vector]) -> None:
 def _carry(builder, low, high):
     """Add the low planes to the high ones, and clear them."""
     zero = carry = vectors.constant(builder, 0)
-
-    def add(planes):
-        nonlocal carry
-        for p in planes:
-            total = vectors.load(builder, high.data, WORD(p))
-            vectors.store(total ^ carry, high.data, WORD(p))
-            carry = total & carry
-
     for p in range(_LOW):
         total, own = (vectors.load(builder, planes.data, WORD(p)) for planes in (high, low))
         total, carry = vectors.full_adder(total, own, carry)
         vectors.store(total, high.data, WORD(p))
         vectors.store(zero, low.data, WORD(p))
-    add(range(_LOW, _OFTEN))
     with builder.if_then(carry.any()):
-        add(range(_OFTEN, _HIGH))
+        for p in range(_LOW, _HIGH):
+            total = vectors.load(builder, high.data, WORD(p))
+            vectors.store(total ^ carry, high.data, WORD(p))
+            carry = total & carry
 
 
 @njit
