@@ -193,7 +193,7 @@ class Lattice(NativeTarget):
         if prod(sizes) > _MOST_SITES:
             raise ValueError(
                 f"shape must make at most {_MOST_SITES:,} sites, got {prod(sizes):.3g}, whose "
-                f"bonds would take {prod(sizes) * len(sizes) * 40 / 1e9:.3g} GB; try 32."
+                f"bonds would take {prod(sizes) * len(sizes) * 48 / 1e9:.3g} GB; try 32."
             )
         object.__setattr__(self, "shape", sizes)
         check_strength("coupling", self.coupling, 1.0)
