@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -13,79 +12,71 @@ from numpy.typing import NDArray
 from pymc.data import MinibatchOp
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
 from pymc.distributions.discrete import DiscreteUniformRV
-from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV, SymbolicRandomVariable
+from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.multivariate import CARRV, ICARRV
+from pymc.distributions.shape_utils import change_dist_size
 from pymc.distributions.simulator import SimulatorRV
 from pymc.logprob.transforms import IntervalTransform, Transform
 from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
+from pytensor.graph.fg import MissingInputError
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import basic as ps
-from pytensor.scan.op import Scan
-from pytensor.tensor.basic import Alloc, Join, MakeVector
-from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
-from pytensor.tensor.subtensor import (
-    AdvancedIncSubtensor,
-    AdvancedSubtensor,
-    IncSubtensor,
-    Subtensor,
-)
 
 from pm_evidence.core.checks import check_dimensions, described
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.targets.layout import Layout, Particles
+from pm_evidence.targets.layout import Layout, Particles, shape_of
 from pm_evidence.targets.model.upstream import (
     check_known_indices,
     default_transform,
     name_of_distribution,
 )
+from pm_evidence.targets.model.vectorised import quietly
 
 Floats = NDArray[np.float64]
 
-
-class Measure(IntEnum):
-    """The kind of values that a variable takes, given its parents."""
-
-    FIXED = 0
-    DISCRETE = 1
-    CONTINUOUS = 2
-    MIXED = 3
+# If a continuous variable has this many equal prior draws, and this share of all, it has an atom.
+_FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
+# What is raised by imputed variables, parts of other ones, and those that cannot be drawn at all.
+_UNDRAWABLE = (MissingInputError, RuntimeError, TypeError, ValueError, ArithmeticError, IndexError)
+# Numbers of draws among which atoms are looked for; fewer where there are many numbers in each.
+_MOST_DRAWS, _FEWEST, _MOST_NUMBERS = 1000, 100, 100_000
 
 
-_ROUNDING = (
-    ps.RoundHalfToEven,
-    ps.RoundHalfAwayFromZero,
-    ps.Floor,
-    ps.Ceil,
-    ps.Trunc,
-    ps.Sign,
-    ps.IntDiv,
-    ps.LT,
-    ps.GT,
-    ps.LE,
-    ps.GE,
-    ps.EQ,
-    ps.NEQ,
-    ps.IsNan,
-    ps.IsInf,
-)
+def has_atom(variable: Variable) -> bool:
+    """Return whether a variable, given its parents, takes a value with positive probability.
 
-
-def measure_of(variable: Variable, given: Iterable[Variable] = ()) -> Measure:
-    """Return the kind of values that a variable takes, as far as its graph tells.
-
-    Draws of a Python function, in ``pm.CustomDist(random=...)``, are classified by their type.
+    A density draws no value repeatedly. Distributions with an operation of their own have none of
+    their atoms in a graph: what Python functions of ``pm.CustomDist`` repeat is seen when the prior
+    is drawn.
     """
-    known = dict.fromkeys(given, Measure.FIXED)
-    known.pop(variable, None)
-    return _measure(variable, known)
+    if isinstance(variable.owner.op, RandomVariable):
+        return False
+    n = int(np.clip(_MOST_NUMBERS // max(math.prod(shape_of(variable)), 1), _FEWEST, _MOST_DRAWS))
+    try:
+        with quietly():
+            many = change_dist_size(variable, (n,), expand=True)
+            drawn = pm.draw(many, random_seed=n, mode="FAST_COMPILE")
+    except _UNDRAWABLE:
+        return False
+    return _repeats(drawn.reshape(n, -1))
 
 
-def adds_probability_to_density(variable: Variable) -> bool:
+def _repeats(draws: Floats) -> bool:
+    """Return whether a coordinate takes the same finite value in several draws.
+
+    Among 10,000 draws with 53 random bits, two are equal with a probability of 1e-8, and three
+    practically never. An atom with a probability below 1 in 1,000 changes log Z by as little.
+    """
+    most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(draws)))
+    values = np.sort(np.where(np.isfinite(draws), draws, np.nan), axis=0)
+    return bool((values[most - 1 :] == values[: len(values) - most + 1]).any())
+
+
+def _adds_probability_to_density(variable: Variable) -> bool:
     """Whether a mixture's density adds the probability of an atom to a density at that value.
 
     This is the case if one component has an atom and another has none. Components that share
@@ -95,97 +86,7 @@ def adds_probability_to_density(variable: Variable) -> bool:
     if not isinstance(op, MixtureRV) or np.dtype(variable.dtype).kind != "f":
         return False
     _, _, *components = variable.owner.inputs
-    kinds = {measure_of(component) for component in components}
-    return Measure.CONTINUOUS in kinds and len(kinds) > 1
-
-
-def _measure(variable: Variable, known: dict[Variable, Measure]) -> Measure:
-    if variable not in known:
-        known[variable] = Measure.FIXED  # for graphs that refer back to the variable
-        known[variable] = _of_node(variable, known)
-    return known[variable]
-
-
-def _of_node(variable: Variable, known: dict[Variable, Measure]) -> Measure:
-    node = variable.owner
-    if node is None:
-        return Measure.FIXED
-    op = node.op
-    if isinstance(op, RandomVariable):
-        return _by_type(variable)
-    if isinstance(op, DiracDeltaRV):
-        return Measure.DISCRETE
-    if isinstance(op, SymbolicRandomVariable):
-        return _of_symbolic(variable, known)
-    if isinstance(op, Scan):
-        return _by_type(variable)
-    if isinstance(op, Elemwise):
-        return _of_elementwise(node, known)
-    if isinstance(op, Subtensor | AdvancedSubtensor | Alloc):
-        return _measure(node.inputs[0], known)
-    if isinstance(op, IncSubtensor | AdvancedIncSubtensor):
-        return _joined([_measure(v, known) for v in node.inputs[:2]])
-    if isinstance(op, Join | MakeVector):
-        return _joined([_measure(v, known) for v in node.inputs[isinstance(op, Join) :]])
-    return max((_measure(v, known) for v in node.inputs), default=Measure.FIXED)
-
-
-def _by_type(variable: Variable) -> Measure:
-    continuous = np.dtype(getattr(variable.type, "dtype", "int64")).kind == "f"
-    return Measure.CONTINUOUS if continuous else Measure.DISCRETE
-
-
-def _of_symbolic(variable: Variable, known: dict[Variable, Measure]) -> Measure:
-    """Return the measure of a distribution that is made of others, from its inner graph."""
-    node = variable.owner
-    inner = dict(zip(node.op.fgraph.inputs, (_measure(v, known) for v in node.inputs), strict=True))
-    return _measure(node.op.fgraph.outputs[node.outputs.index(variable)], inner)
-
-
-def _of_elementwise(node: Any, known: dict[Variable, Measure]) -> Measure:
-    operation = node.op.scalar_op
-    measures = [_measure(v, known) for v in node.inputs]
-    if max(measures) == Measure.FIXED:
-        return Measure.FIXED
-    if isinstance(operation, _ROUNDING):
-        return Measure.DISCRETE
-    if isinstance(operation, ps.Cast) and node.outputs[0].type.dtype.startswith(("int", "uint")):
-        return Measure.DISCRETE
-    if isinstance(operation, ps.Switch):
-        # a constant that is not finite marks an impossible value, such as a quantile beyond 1
-        branches = [
-            m for v, m in zip(node.inputs[1:], measures[1:], strict=True) if not _infinite(v)
-        ]
-        return _beside(branches, chosen_at_random=measures[0] > Measure.FIXED)
-    if isinstance(operation, ps.Clip):
-        x, *bounds = node.inputs
-        kept = [
-            m for v, m in zip(bounds, measures[1:], strict=True) if not (_infinite(v) or v is x)
-        ]
-        return _beside([measures[0], *kept])
-    if isinstance(operation, ps.Maximum | ps.Minimum):
-        return _beside([m for v, m in zip(node.inputs, measures, strict=True) if not _infinite(v)])
-    return max(measures)
-
-
-def _beside(measures: list[Measure], *, chosen_at_random: bool = True) -> Measure:
-    """Return the measure of a variable that takes values of several kinds."""
-    kinds = set(measures)
-    if len(kinds) > 1 and Measure.CONTINUOUS in kinds:
-        return Measure.MIXED
-    kind = max(kinds, default=Measure.FIXED)
-    return Measure.DISCRETE if chosen_at_random and kind == Measure.FIXED else kind
-
-
-def _joined(measures: list[Measure]) -> Measure:
-    """Return the measure of an array of several parts; fixed ones are ignored as placeholders."""
-    return _beside([m for m in measures if m > Measure.FIXED], chosen_at_random=False)
-
-
-def _infinite(variable: Variable) -> bool:
-    while variable.owner is not None and len(variable.owner.inputs) == 1:
-        variable = variable.owner.inputs[0]  # a change of type or shape
-    return isinstance(variable, Constant) and not np.isfinite(variable.data).any()
+    return len({has_atom(component) for component in components}) > 1
 
 
 _DIMENSIONS_OF_DRAWS = ("chain", "draw")
@@ -209,7 +110,7 @@ def check_model(model: pm.Model) -> None:
         _check_proper(rv, others, "likelihood" if rv in model.observed_RVs else "prior")
         if rv in model.free_RVs:
             _check_missing(rv)
-            _check_density(rv, others)
+            _check_density(rv)
     for term in [*model.basic_RVs, *model.potentials]:
         _check_likelihood(term)
     for rv in model.observed_RVs:
@@ -254,15 +155,14 @@ def _check_proper(rv: Variable, others: Sequence[Variable], what: str) -> None:
             )
 
 
-def _check_density(rv: Variable, others: Iterable[Variable]) -> None:
+def _check_density(rv: Variable) -> None:
     """Refuse a continuous variable that takes some value with positive probability."""
     continuous = np.dtype(rv.dtype).kind == "f"
-    if not continuous or measure_of(rv, others) == Measure.CONTINUOUS:
-        return
-    raise ModelError(no_density(f"{rv.name} ~ {name_of_distribution(rv)}", rv.name))
+    if continuous and has_atom(rv):
+        raise ModelError(_no_density(f"{rv.name} ~ {name_of_distribution(rv)}", rv.name))
 
 
-def no_density(what: str, name: str) -> str:
+def _no_density(what: str, name: str) -> str:
     """Return the message that refuses a variable with an atom."""
     return (
         f"every free variable of type float must have a density, got {what}, which takes some "
@@ -318,7 +218,7 @@ def _check_indices(model: pm.Model) -> None:
 
 def _check_mixture(rv: Variable) -> None:
     for node in _nodes(rv):
-        if any(adds_probability_to_density(output) for output in node.outputs[-1:]):
+        if any(_adds_probability_to_density(output) for output in node.outputs[-1:]):
             raise ModelError(
                 f"observed variables must have a density, got {rv.name} ~ pm.Mixture of "
                 "distributions with and without an atom (such as pm.DiracDelta): PyMC adds the "
@@ -403,8 +303,6 @@ def _is_random(variable: Variable) -> bool:
 
 # If a smaller share of prior draws is accepted, the truncated prior cannot be drawn by rejection.
 _MIN_ACCEPTANCE = 1e-3
-# If a continuous variable has this many equal prior draws, and this share of all, it has an atom.
-_FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
 
 
 def refuse_low_acceptance(n_kept: int, n_tried: int) -> None:
@@ -418,18 +316,10 @@ def refuse_low_acceptance(n_kept: int, n_tried: int) -> None:
 
 
 def refuse_ties(layout: Layout, x: Floats) -> None:
-    """Refuse continuous variables that take a value repeatedly, because they have an atom.
-
-    Among 10,000 draws with 53 random bits, two are equal with a probability of 1e-8, and three
-    practically never. An atom with a probability below 1 in 1,000 changes log Z by as little.
-    """
-    most = max(_FEWEST_TIES, int(_LEAST_TIED_SHARE * len(x)))
+    """Refuse continuous variables that take a value repeatedly, because they have an atom."""
     for variable in layout.variables:
-        if variable.dtype != "float64":
-            continue
-        values = np.sort(x[:, variable.positions], axis=0)
-        if (values[most - 1 :] == values[: len(x) - most + 1]).any():
-            raise ModelError(no_density(variable.name, variable.name))
+        if variable.dtype == "float64" and _repeats(x[:, variable.positions]):
+            raise ModelError(_no_density(variable.name, variable.name))
 
 
 def refuse_undefined(target: Any, particles: Particles) -> None:

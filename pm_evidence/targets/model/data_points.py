@@ -1,8 +1,9 @@
 """A PyMC model whose data are added point by point, from graphs of some rows of an array."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,18 +13,11 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors
-from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.basic import Alloc, Join
-from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
-from pytensor.tensor.math import All, Dot
-from pytensor.tensor.shape import Shape
 from pytensor.tensor.special import LogSumExp
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import shape_of
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.reparameterised import ExchangedTarget
@@ -34,172 +28,77 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-class RowSelection:
-    """Restricts graphs to a range of their rows, in a given order.
+# Parts of the data are tried at so many points, the first ones of so many prior draws.
+_N_POINTS, _LOOKED_AT = 2, 20
+# What is raised where a graph does not fit a part of its data.
+_UNFIT = (NotImplementedError, ValueError, TypeError, IndexError, AssertionError)
 
-    Sliced arrays are not computed as a whole where the rows of a result depend on the same rows of
-    the data: through elementwise functions, products with a matrix and lookups by an index. Other
-    parts of a graph are computed for all rows, and then sliced, which is as correct.
+
+def rows_of(
+    array: Variable,
+    order: Indices,
+    start: Variable,
+    stop: Variable,
+    points: Mapping[Variable, NDArray[Any]],
+) -> tuple[Variable, bool]:
+    """Return the rows of an array in a range of an order, and whether they alone are computed.
+
+    This is so where each of them depends on the same row of the data, as values at some points
+    show. Otherwise all rows are computed, and then sliced, which is as correct. ``points`` holds
+    values of the free variables, along a first axis.
     """
+    whole = array[pytensor.shared(order)[start:stop]]
+    free, n = list(points), len(order)
+    try:
+        with quietly():
+            part = _of_rows_of_data(array, order, start, stop, free)
+            compare = pm.compile(
+                [*free, start, stop], [part, whole], mode="FAST_COMPILE", on_unused_input="ignore"
+            )
+            places = product(zip(*points.values(), strict=True), ((0, n), (n // 2, n)))
+            pairs = [compare(*point, *span) for point, span in places]
+    except _UNFIT:
+        return whole, False
+    are_same = [
+        one.shape == other.shape and np.allclose(one, other, rtol=1e-9, equal_nan=True)
+        for one, other in pairs
+    ]
+    are_known = any(np.isfinite(one).any() for one, _ in pairs)
+    return (part, True) if are_known and all(are_same) else (whole, False)
 
-    def __init__(
-        self, order: NDArray[np.int64], start: Variable, stop: Variable, free: Sequence[Variable]
-    ) -> None:
-        self.order, self.start, self.stop, self.free = order, start, stop, set(free)
-        self.n_whole = 0
-        self._done: dict[tuple[Variable, int], Variable] = {}
 
-    def of(self, array: Variable, axis: int = 0) -> Variable:
-        """Return the rows of an array in the range, along an axis with ``n_rows`` entries."""
-        key = array, axis
-        if key not in self._done:
-            self._done[key] = self._of(array, axis)
-        return self._done[key]
+def _of_rows_of_data(
+    array: Variable, order: Indices, start: Variable, stop: Variable, free: Sequence[Variable]
+) -> Variable:
+    """Return the graph of an array with a range of rows in the place of all that is data."""
+    n, varying = len(order), set(free)
 
-    def _of(self, array: Any, axis: int) -> Variable:
-        if not self._depends(array):
-            return self._of_data(_value(array), axis)
-        node = array.owner
-        kinds = () if node is None else type(node.op).__mro__
-        rule = next((_RULES[kind] for kind in kinds if kind in _RULES), None)
-        found = None if rule is None else rule(self, node, axis)
-        if found is None:
-            self.n_whole += 1
-            found = pt.moveaxis(pt.moveaxis(array, axis, 0)[self._index()], 0, axis)
-        return found
+    @cache
+    def part_of(data: Any) -> Variable:
+        if not isinstance(data.type, TensorType):
+            return data
+        value = _value(data)
+        if n in value.shape:
+            axis = value.shape.index(n)
+            stored = np.ascontiguousarray(np.take(value, order, axis))
+            # dimensions of length 1 must be known as such, or they would not be broadcast
+            rows = pytensor.shared(stored, shape=stored.shape)
+            return rows[(slice(None),) * axis + (slice(start, stop),)]
+        is_length = value.ndim == 0 and value.dtype.kind in "iu" and value == n
+        return stop - start if is_length else data
 
-    def _depends(self, array: Variable) -> bool:
-        return any(found in self.free for found in ancestors([_with_known_shapes(array)]))
-
-    def _of_data(self, value: NDArray[Any], axis: int) -> Variable:
-        """Return rows of data, which are stored in the order of the range."""
-        stored = np.ascontiguousarray(np.take(value, self.order, axis))
-        # dimensions of length 1 must be known as such, or they would not be broadcast
-        return self._sliced(pytensor.shared(stored, shape=stored.shape), axis)
-
-    def _sliced(self, array: Any, axis: int) -> Variable:
-        return array[(slice(None),) * axis + (slice(self.start, self.stop),)]
-
-    def _index(self) -> Variable:
-        return self._sliced(pytensor.shared(self.order), 0)
-
-    # how rows of a result follow from rows of the inputs -----------------------------------
-
-    def _elementwise(self, node: Any, axis: int) -> Variable:
-        inputs = [
-            each if each.type.broadcastable[axis] else self.of(each, axis) for each in node.inputs
-        ]
-        return node.op(*inputs)
-
-    def _checked(self, node: Any, axis: int) -> Variable:
-        array, *conditions = node.inputs
-        return node.op(self.of(array, axis), *map(self._condition, conditions))
-
-    def _condition(self, condition: Any) -> Variable:
-        """Return a condition on all rows as one on those in the range, if it is of that kind."""
-        node, n = condition.owner, len(self.order)
-        if node is None or not isinstance(node.op, All) or condition.ndim:
-            return condition
-        (array,) = node.inputs
-        if array.ndim == 0 or array.type.shape[0] != n or not self._depends(array):
-            return condition
-        return pt.all(self.of(array, 0))
-
-    def _shuffled(self, node: Any, axis: int) -> Variable | None:
-        (array,), source = node.inputs, node.op.new_order[axis]
-        return None if source == "x" else node.op(self.of(array, source))
-
-    def _product(self, node: Any, axis: int) -> Variable | None:
-        left, right = node.inputs
-        if left.ndim > 2 or right.ndim > 2:
+    def of_part(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+        if not varying.intersection(node.inputs):
             return None
-        if axis == 0 and left.ndim == 2:
-            return pt.dot(self.of(left, 0), right)
-        return pt.dot(left, self.of(right, right.ndim - 1)) if right.ndim == 2 else None
+        varying.update(node.outputs)
+        pairs = zip(node.inputs, inputs, strict=True)
+        inputs[:] = [new if old in varying else part_of(old) for old, new in pairs]
+        if isinstance(node.op, LogSumExp):  # whose graph inside is one of all rows
+            return [pt.logsumexp(inputs[0], axis=node.op.axis)]
+        return None
 
-    def _blockwise(self, node: Any, axis: int) -> Variable | None:
-        if isinstance(node.op.core_op, Dot) and all(each.ndim == 2 for each in node.inputs):
-            return self._product(node, axis)
-        return self._elementwise(node, axis) if axis < node.op.batch_ndim(node) else None
-
-    def _joined(self, node: Any, axis: int) -> Variable | None:
-        if node.op.axis == axis:
-            return None
-        return node.op(*(self.of(each, axis) for each in node.inputs))
-
-    def _sliced_elsewhere(self, node: Any, axis: int) -> Variable | None:
-        array, *bounds = node.inputs
-        given = dict(enumerate(node.op.idx_list))
-        kept = [i for i in range(array.ndim) if isinstance(given.get(i, slice(None)), slice)]
-        source = kept[axis]
-        if given.get(source, slice(None)) != slice(None):
-            return None
-        return node.op(self.of(array, source), *bounds)
-
-    def _looked_up(self, node: Any, axis: int) -> Variable | None:
-        array, *index = node.inputs
-        if axis or any(isinstance(each, slice) for each in node.op.idx_list):
-            return None
-        if any(self._depends(each) for each in index):
-            return None
-        values = [_value(each) for each in index]
-        n, n_dim = len(self.order), max(each.ndim for each in index)
-        if any(value.dtype.kind not in "iu" for value in values):
-            return None
-        by_row = [value.ndim == n_dim and value.shape[0] == n for value in values]
-        if not any(by_row):
-            return None
-        rows = [
-            self._of_data(value, 0) if own else each
-            for value, each, own in zip(values, index, by_row, strict=True)
-        ]
-        if by_row[0] and _is_own_row(values[0], array, n):
-            length = (-1, *(1,) * (n_dim - 1))
-            array, rows[0] = self.of(array, 0), pt.arange(self.stop - self.start).reshape(length)
-        return array[tuple(rows)]
-
-    def _reduced(self, node: Any, axis: int) -> Variable | None:
-        array = self._kept(node, axis)
-        return None if array is None else node.op(array)
-
-    def _summed_up(self, node: Any, axis: int) -> Variable | None:
-        array = self._kept(node, axis)
-        return None if array is None else pt.logsumexp(array, axis=node.op.axis)
-
-    def _kept(self, node: Any, axis: int) -> Variable | None:
-        """Return the rows of the input of a reduction over other axes."""
-        (array,), gone = node.inputs, node.op.axis
-        if gone is None:
-            return None
-        return self.of(array, [i for i in range(array.ndim) if i not in gone][axis])
-
-    def _filled(self, node: Any, axis: int) -> Variable:
-        value, *shape = node.inputs
-        missing = len(shape) - value.ndim
-        if axis >= missing and not value.type.broadcastable[axis - missing]:
-            value = self.of(value, axis - missing)
-        shape[axis] = self.stop - self.start
-        return pt.alloc(value, *shape)
-
-
-_RULES: dict[type, Any] = {
-    Elemwise: RowSelection._elementwise,
-    CheckAndRaise: RowSelection._checked,
-    DimShuffle: RowSelection._shuffled,
-    Dot: RowSelection._product,
-    Blockwise: RowSelection._blockwise,
-    AdvancedSubtensor: RowSelection._looked_up,
-    CAReduce: RowSelection._reduced,
-    LogSumExp: RowSelection._summed_up,
-    Alloc: RowSelection._filled,
-    Join: RowSelection._joined,
-    Subtensor: RowSelection._sliced_elsewhere,
-}
-
-
-def _is_own_row(value: NDArray[Any], array: Any, n: int) -> bool:
-    """Return whether an index into the rows of an array is the number of the row itself."""
-    return bool(array.type.shape[0] == n and np.array_equal(value.ravel(), np.arange(n)))
+    (part,) = rewrite([array], of_part)
+    return part if array in varying else part_of(array)
 
 
 def _value(array: Any) -> NDArray[Any]:
@@ -208,18 +107,7 @@ def _value(array: Any) -> NDArray[Any]:
         return np.asarray(array.data)
     if isinstance(array, SharedVariable):
         return np.asarray(array.get_value(borrow=True))
-    return np.asarray(_with_known_shapes(array).eval(mode="FAST_COMPILE"))
-
-
-def _with_known_shapes(array: Any) -> Any:
-    """Return a graph in which shapes of arrays that are known are constants."""
-    nodes = (found.owner for found in ancestors([array]) if found.owner is not None)
-    known = {
-        node.outputs[0]: pt.constant(np.array(node.inputs[0].type.shape, np.int64))
-        for node in nodes
-        if isinstance(node.op, Shape) and None not in node.inputs[0].type.shape
-    }
-    return clone_replace([array], known, rebuild_strict=False)[0] if known else array
+    return np.asarray(array.eval(mode="FAST_COMPILE"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,26 +205,16 @@ class DataPointsTarget(ExchangedTarget):
 
     def _new_graphs(self) -> DensityGraphs:
         ranges, *weights = (pytensor.shared(array, borrow=True) for array in self._arrays)
+        drawn = self.finite_prior_points(_LOOKED_AT, np.random.SeedSequence(_LOOKED_AT))
+        parts = zip(self.model.value_vars, self.layout.split(drawn[:_N_POINTS]), strict=True)
+        points = {value: part.astype(value.dtype) for value, part in parts}
+        terms = zip(self.terms, self._rows, weights, strict=True)
         sums = [
-            _sum_between(term, rows, ranges[j, 0], ranges[j, 1], weight, self.model.value_vars)
-            for j, (term, rows, weight) in enumerate(
-                zip(self.terms, self._rows, weights, strict=True)
-            )
+            _sum_between(term, rows, ranges[j, 0], ranges[j, 1], weight, points)
+            for j, (term, rows, weight) in enumerate(terms)
         ]
         log_likelihood = sum(sums[1:], sums[0])
         return density_graphs(self.model, self.layout, log_likelihood=log_likelihood)
-
-    @cached_property
-    def n_whole(self) -> int:
-        """Number of arrays that are computed for all data points even where few are needed."""
-        start, stop = pt.lscalars(2)
-        count = 0
-        for term, rows in zip(self.terms, self._rows, strict=True):
-            found = RowSelection(rows, start, stop, self.model.value_vars)
-            if term.graph.ndim:
-                found.of(term.graph)
-            count += found.n_whole
-        return count
 
 
 def data_points_target(
@@ -353,11 +231,16 @@ def data_points_target(
 
 
 def _sum_between(
-    term: DataTerm, rows: Indices, start: Any, stop: Any, weight: Any, free: Sequence[Variable]
+    term: DataTerm,
+    rows: Indices,
+    start: Any,
+    stop: Any,
+    weight: Any,
+    points: Mapping[Variable, NDArray[Any]],
 ) -> Variable:
     """Return the weighted sum of the log likelihoods of a range of data points."""
     if term.graph.ndim == 0:
         return pt.switch(pt.lt(start, stop), weight[0] * term.graph, 0.0)
-    part = RowSelection(rows, start, stop, free).of(term.graph)
+    part, _ = rows_of(term.graph, rows, start, stop, points)
     each = part.sum(axis=tuple(range(1, part.ndim)))
     return (weight[start:stop] * each).sum()

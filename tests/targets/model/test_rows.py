@@ -6,7 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.data_points import RowSelection
+from pm_evidence.targets.model.data_points import rows_of
 
 N = 50
 
@@ -46,22 +46,34 @@ def many_kinds():
     return model
 
 
+def points_of(model, seed):
+    """Two values of each free variable."""
+    rng = np.random.default_rng(seed)
+    return {v: rng.normal(size=(2, *v.type.shape)) for v in model.value_vars}
+
+
 def test_rows_are_those_of_the_whole(many_kinds):
     """A data point would be counted with the parameters of another."""
-    model, rng = many_kinds, np.random.default_rng(1)
+    model = many_kinds
     graphs = model.logp(sum=False, vars=model.observed_RVs)
-    order, start, stop = rng.permutation(N), pt.lscalar("start"), pt.lscalar("stop")
-    rows = [RowSelection(order, start, stop, model.value_vars) for _ in graphs]
-    parts = [some.of(graph) for some, graph in zip(rows, graphs, strict=True)]
+    order, start, stop = (
+        np.random.default_rng(1).permutation(N),
+        pt.lscalar("start"),
+        pt.lscalar("stop"),
+    )
+    points = points_of(model, 2)
+    parts, is_own = zip(
+        *(rows_of(graph, order, start, stop, points) for graph in graphs), strict=True
+    )
     function = pytensor.function(
         [*model.value_vars, start, stop], [*parts, *graphs], mode="FAST_COMPILE"
     )
-    point = [rng.normal(size=v.type.shape) for v in model.value_vars]
+    point = [value[0] for value in points_of(model, 3).values()]
     for span in ((0, N), (7, 19), (3, 3)):
         found = function(*point, *span)
         for rv, part, whole in zip(model.observed_RVs, found, found[len(graphs) :], strict=False):
             assert np.allclose(part, whole[order][slice(*span)], rtol=1e-12), rv.name
-    whole = {rv.name for rv, some in zip(model.observed_RVs, rows, strict=True) if some.n_whole}
+    whole = {rv.name for rv, own in zip(model.observed_RVs, is_own, strict=True) if not own}
     assert whole == {
         "classes",
         "latent",
@@ -75,8 +87,9 @@ def test_rows_in_the_wrong_order_are_seen(many_kinds):
     """The test above would pass if rows were not permuted."""
     graph = many_kinds.logp(sum=False, vars=many_kinds.observed_RVs)[0]
     start, stop = pt.lscalars(2)
-    given = RowSelection(np.arange(N), start, stop, many_kinds.value_vars).of(graph)
-    other = RowSelection(np.arange(N)[::-1], start, stop, many_kinds.value_vars).of(graph)
+    points = points_of(many_kinds, 2)
+    orders = np.arange(N), np.arange(N)[::-1]
+    given, other = (rows_of(graph, order, start, stop, points)[0] for order in orders)
     function = pytensor.function(
         [*many_kinds.value_vars, start, stop],
         [given, other],

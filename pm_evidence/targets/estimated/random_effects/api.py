@@ -25,7 +25,7 @@ from pm_evidence.targets.estimated.random_effects.importance import (
     check_groups_are_separate,
     compile_groups,
 )
-from pm_evidence.targets.model.checks import Measure, measure_of
+from pm_evidence.targets.model.checks import has_atom
 from pm_evidence.targets.model.upstream import default_transform, name_of_distribution
 
 
@@ -225,7 +225,7 @@ def RandomEffects(
     n_particles = variable.checked_particles(n_particles)
     check_choice("draws", draws, DRAWS)
     data = GroupedData.from_user(name, observed, groups)
-    effect = _EffectGraphs.build(effects, data.n_groups, model)
+    effect = _EffectGraphs.build(effects, data.n_groups)
     index = pytensor.shared(data.index[data.kept], name="groups")
     drawn = _emit(emission, effect.drawn[data.index], np.arange(len(data.index)))
     given = _emit(emission, effect.value[index], data.kept)
@@ -256,7 +256,7 @@ class _EffectGraphs:
     start: Variable  # shape (n_groups, n_effect_dim): a typical value of ``z``
 
     @classmethod
-    def build(cls, effects: Callable[[], Any], n_groups: int, model: pm.Model) -> "_EffectGraphs":
+    def build(cls, effects: Callable[[], Any], n_groups: int) -> "_EffectGraphs":
         one = variable.call_user("effects", effects)
         if not one.dtype.startswith("float"):
             raise ModelError(
@@ -264,7 +264,7 @@ class _EffectGraphs:
                 "no proposal can be fitted to its mode. Write them as ordinary variables of the "
                 "model, or sum over their values with pm.Mixture."
             )
-        if measure_of(one, model.basic_RVs) != Measure.CONTINUOUS:
+        if has_atom(one):
             raise ModelError(
                 f"effects must have a density, got {name_of_distribution(one)}, which takes some "
                 "value with positive probability. Write them as ordinary variables of the model, "
