@@ -19,7 +19,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.state_space import StateSpace
 from pm_evidence.targets.estimated.variable import estimators_of
 
 T, N = 945, 500

@@ -56,8 +56,8 @@ if TYPE_CHECKING:  # imported where they are used
         summary,
         to_record,
     )
-    from pm_evidence.targets.estimated.random_effects.api import RandomEffects
-    from pm_evidence.targets.estimated.state_space.api import StateSpace
+    from pm_evidence.targets.estimated.random_effects import RandomEffects
+    from pm_evidence.targets.estimated.state_space import StateSpace
 
 __all__ = [
     "EvidenceWarning",
@@ -143,8 +143,8 @@ _MODULES = {
     "sequential_evidence": "pm_evidence.results",
     "summary": "pm_evidence.results",
     "to_record": "pm_evidence.results",
-    "RandomEffects": "pm_evidence.targets.estimated.random_effects.api",
-    "StateSpace": "pm_evidence.targets.estimated.state_space.api",
+    "RandomEffects": "pm_evidence.targets.estimated.random_effects",
+    "StateSpace": "pm_evidence.targets.estimated.state_space",
 }
 
 

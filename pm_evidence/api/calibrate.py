@@ -25,7 +25,7 @@ from pm_evidence.results.sensitivity import Calibration, calibration_of
 from pm_evidence.runs.defaults import default_method
 from pm_evidence.runs.routes import evidence_of
 from pm_evidence.targets.model.cache import is_model, target_of
-from pm_evidence.targets.model.simulate import DataSets
+from pm_evidence.targets.model.derived import DataSets
 
 Data = dict[str, NDArray[Any]]
 

@@ -25,7 +25,7 @@ from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.sampler import ReverseStarts
 from pm_evidence.targets.model.cache import find_model, target_of
-from pm_evidence.targets.model.simulate import simulate
+from pm_evidence.targets.model.derived import simulate
 
 
 @interruptible()

@@ -24,7 +24,7 @@ from pm_evidence.results.elpd import origin_of
 from pm_evidence.results.observed import posterior_of
 from pm_evidence.samplers.subsets import probabilities
 from pm_evidence.targets.model.cache import find_model
-from pm_evidence.targets.model.changed_prior import data_of
+from pm_evidence.targets.model.derived import data_of
 
 Draws = Mapping[str, NDArray[Any]]
 Constraints = Sequence[Callable[[Draws], Any]]

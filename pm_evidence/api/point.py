@@ -24,8 +24,7 @@ from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, estimate_of
 from pm_evidence.runs.references import rows_and_variables
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.model.cache import find_model, target_of
-from pm_evidence.targets.model.changed_prior import data_of, shapes_of
-from pm_evidence.targets.model.point_null import PointNull, point_null
+from pm_evidence.targets.model.derived import PointNull, data_of, point_null, shapes_of
 from pm_evidence.targets.model.target import PyMCTarget
 
 Floats = NDArray[np.float64]

@@ -27,11 +27,11 @@ from pm_evidence.results.observed import posterior_of
 from pm_evidence.results.sensitivity import AS_WRITTEN, Row, SensitivityTable, sensitivity_table
 from pm_evidence.results.stored import estimate_of
 from pm_evidence.targets.model.cache import is_model
-from pm_evidence.targets.model.changed_prior import (
+from pm_evidence.targets.model.derived import (
     ChangedPrior,
     changed_prior,
-    check_variable,
     data_of,
+    free_variable,
     shapes_of,
 )
 
@@ -64,7 +64,7 @@ def variants_of(model: Any, priors: Any) -> dict[str, list[Variant]]:
             'priors must name at least one variable, got none; pass for example {"tau": [0.5, 2]}.'
         )
     for name in priors:
-        check_variable(model, name)
+        free_variable(model, "priors", name)
     return {name: _of_variable(model, name, asked) for name, asked in priors.items()}
 
 

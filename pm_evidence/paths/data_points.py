@@ -11,8 +11,7 @@ from pm_evidence.core.checks import check_choice, check_count, described, plain_
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.numerics import ess_share
 from pm_evidence.paths.geometric import EstimatedPath, GeometricPath, Posterior
-from pm_evidence.targets.estimated.target import EstimatedTarget
-from pm_evidence.targets.estimated.times import TimesTarget, times_target
+from pm_evidence.targets.estimated.target import EstimatedTarget, TimesTarget, times_target
 from pm_evidence.targets.layout import Particles
 from pm_evidence.targets.model.data_points import DataPointsTarget, data_points_target, terms_of
 from pm_evidence.targets.model.target import PyMCTarget

@@ -17,8 +17,7 @@ from pm_evidence.paths.data_points import DataPoints, DataPointsPath, TimesPath
 from pm_evidence.paths.geometric import EstimatedPath, GeometricPath, ReferencedPath
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.samplers.sampler import Sampler
-from pm_evidence.targets.estimated.target import EstimatedTarget
-from pm_evidence.targets.estimated.times import TimesTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget, TimesTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget

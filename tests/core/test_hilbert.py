@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pm_evidence.targets.estimated.state_space.filter import _along, order_along_curve
+from pm_evidence.targets.estimated.particle_filter import _along, order_along_curve
 
 
 @pytest.mark.parametrize(("d", "bits"), [(2, 1), (2, 4), (3, 2), (4, 2)])

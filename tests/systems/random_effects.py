@@ -27,7 +27,7 @@ _S_SCALE = np.float64(1.0)
 
 def build_poisson_glmm() -> pm.Model:
     """Poisson counts with a random intercept of every unit, which is integrated out."""
-    from pm_evidence.targets.estimated.random_effects.api import RandomEffects
+    from pm_evidence.targets.estimated.random_effects import RandomEffects
 
     with pm.Model() as model:
         b = pm.Normal("b", 0, _B_SD)

@@ -11,7 +11,7 @@ from pymc.exceptions import BlockModelAccessError
 
 import pm_evidence as pe
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.estimated.random_effects.api import GroupedData
+from pm_evidence.targets.estimated.random_effects import GroupedData
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

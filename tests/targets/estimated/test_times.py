@@ -9,8 +9,7 @@ import pytest
 from scipy.special import logsumexp
 
 import pm_evidence as pe
-from pm_evidence.targets.estimated.target import EstimatedTarget
-from pm_evidence.targets.estimated.times import FilteredParticles, times_target
+from pm_evidence.targets.estimated.target import EstimatedTarget, FilteredParticles, times_target
 from pm_evidence.targets.model.cache import target_of
 from tests.api.refusals import check_refusals
 

@@ -5,9 +5,9 @@ import pymc as pm
 import pytest
 from scipy import stats
 
-from pm_evidence.targets.model.changed_prior import (
+from pm_evidence.targets.model.derived import (
     changed_prior,
-    check_variable,
+    free_variable,
 )
 
 Y = [1.0, 2.0, 0.5]
@@ -105,7 +105,7 @@ def test_priors_that_a_transform_cuts_have_no_ratio(model):
 )
 def test_names_of_other_things_are_refused(model, name, what):
     with pytest.raises(ValueError, match=rf"priors must name free variables.*{what}"):
-        check_variable(model, name)
+        free_variable(model, "priors", name)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from pytensor.graph.traversal import ancestors
 from scipy.special import gammaln
 
-from pm_evidence.targets.estimated.random_effects.api import RandomEffects
-from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.random_effects import RandomEffects
+from pm_evidence.targets.estimated.state_space import StateSpace
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.log_scale import (
     LogGammaRatio,

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.model.changed_prior import SCALABLE, scaled_prior
+from pm_evidence.targets.model.derived import SCALABLE, scaled_prior
 
 # Each distribution and the location that its draws are scaled about.
 DISTRIBUTIONS = {

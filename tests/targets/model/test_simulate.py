@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.model.simulate import DataSets, simulate
+from pm_evidence.targets.model.derived import DataSets, simulate
 from pm_evidence.targets.model.target import PyMCTarget
 
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")

@@ -20,7 +20,7 @@ import pm_evidence
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.numba_graph import compile_graph, jit, numba_implementations
 from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.simulate import simulate
+from pm_evidence.targets.model.derived import simulate
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.model.upstream import check_known_indices, trigamma, with_exact_car
 from tests.targets.values import in_python

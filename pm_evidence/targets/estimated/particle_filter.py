@@ -3,7 +3,7 @@
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -114,40 +114,34 @@ Weights = namedtuple("Weights", ["normalised", "carried", "v", "log_weight", "in
 
 
 @njit
-def filter_many(x, seeds, model, options, out):
-    """Write the log of an estimated likelihood for every row of ``x`` and of ``seeds``."""
-    record = Record(
-        np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), np.empty(0), np.empty(0)
-    )
-    precomputed = np.empty(options.n_precomputed)
-    for i in range(x.shape[0]):
-        out[i] = run(x[i], seeds[i], model, options, precomputed, record)
+def filter_rows(x, seeds, model, options, increments):
+    """Write the log of each factor of an estimated likelihood for every row of ``x``.
 
-
-@njit
-def filter_steps(x, seeds, model, options, out):
-    """Write the log of each factor of the estimated likelihoods, ``-inf`` after one of zero."""
+    Factors after one of zero are left as they are.
+    """
     precomputed = np.empty(options.n_precomputed)
-    out[:] = -np.inf
     for i in range(x.shape[0]):
         record = Record(
-            np.empty((0, 0, 0)), np.empty((0, 0)), np.empty((0, 0), np.int64), out[i], np.empty(0)
+            np.empty((0, 0, 0)),
+            np.empty((0, 0)),
+            np.empty((0, 0), np.int64),
+            increments[i],
+            np.empty(0),
         )
-        found = run(x[i], seeds[i], model, options, precomputed, record)
-        if np.isnan(found) and not np.isnan(out[i]).any():  # parameters cannot be computed
-            out[i] = np.nan
+        run(x[i], seeds[i], model, options, precomputed, record)
 
 
 @njit
 def run(x, seeds, model, options, precomputed, record):
-    """Run one filter."""
+    """Run one filter; increments are NaN from where the model's functions fail."""
     calls, frames, y, kinds, d = model
     n, n_times = options.n_particles, kinds.size
     frames = frames.copy()
     frames[SETUP, _X] = x.ctypes.data
     frames[SETUP, _PRECOMPUTED] = precomputed.ctypes.data
     if call_frame(calls[SETUP], frames[SETUP]) != 0:
-        return np.nan
+        record.increments[:] = np.nan
+        return
     h, other, stream = np.empty((n, d)), np.empty((n, d)), np.empty(4, np.uint64)
     normalised, carried, v, log_weight = np.empty(n), np.full(n, 1.0 / n), np.empty(n), np.empty(n)
     weights = Weights(normalised, carried, v, log_weight, np.empty(n, np.int64))
@@ -155,7 +149,7 @@ def run(x, seeds, model, options, precomputed, record):
     frames[START:, N] = n
     frames[START:, PARAMETERS] = precomputed.ctypes.data
     frames[START:, WEIGHT] = weights.log_weight.ctypes.data
-    log_likelihood, ess = 0.0, float(n)
+    ess = float(n)
     for t in range(n_times):
         seed = seeds[t * seeds.size // n_times]
         frames[START:, T] = t
@@ -166,7 +160,8 @@ def run(x, seeds, model, options, precomputed, record):
             several_seeds = seeds.size > 1
             done = _choose(h, other, weights, ess, ahead, frames, source, several_seeds, options)
             if done == _FAILED:
-                return np.nan
+                record.increments[t:] = np.nan
+                return
             if done == _RESAMPLED:
                 h, other = other, h
         seed_stream(stream, seed, 2 * t + 1)
@@ -174,17 +169,14 @@ def run(x, seeds, model, options, precomputed, record):
         frames[function, H] = h.ctypes.data
         frames[function, H_OUT] = other.ctypes.data
         if call_frame(calls[function], frames[function]) != 0:
-            return np.nan
+            record.increments[t:] = np.nan
+            return
         h, other = other, h
-        increment, ess = _weigh(weights)
-        log_likelihood += increment
-        if record.increments.size:
-            record.increments[t] = increment
+        record.increments[t], ess = _weigh(weights)
         if record.ess.size:
             _keep(t, h, weights, ess, record)
-        if not increment > -np.inf:  # impossible, or NaN
-            return log_likelihood
-    return log_likelihood
+        if not record.increments[t] > -np.inf:  # impossible, or NaN
+            return
 
 
 @njit
@@ -434,18 +426,6 @@ class FilterCode:
     slow_ops: tuple[str, ...]
     _keep_alive: tuple[CompiledCall, ...]
 
-    @classmethod
-    def of(cls, functions: Mapping[int, CompiledCall], n_precomputed: int) -> Self:
-        """Return the code of functions by their numbers."""
-        own = {number: call.frame() for number, call in functions.items()}
-        calls = np.zeros(N_CALLS, np.int64)
-        frames = np.zeros((N_CALLS, max(frame.size for frame in own.values())), np.int64)
-        for number, call in functions.items():
-            calls[number], frames[number, : own[number].size] = call.address, own[number]
-        frames[START:, 1:4] = generator_functions()
-        slow_ops = {name for call in functions.values() for name in call.slow_ops}
-        return cls(calls, frames, n_precomputed, tuple(sorted(slow_ops)), (*functions.values(),))
-
 
 def _compiled(
     functions: Mapping[int, Sequence[Variable]], inputs: Sequence[Variable], *, fast: bool
@@ -518,7 +498,13 @@ def compile_filter(
         # operations in Python need a NumPy generator, which the fast draws do not support
         calls, precomputed = _compiled(functions, many.inputs, fast=False)
     calls[SETUP] = compile_call([x], [precomputed])
-    return FilterCode.of(calls, precomputed.type.shape[0])
+    addresses, own = np.zeros(N_CALLS, np.int64), {k: call.frame() for k, call in calls.items()}
+    frames = np.zeros((N_CALLS, max(frame.size for frame in own.values())), np.int64)
+    for number, call in calls.items():
+        addresses[number], frames[number, : own[number].size] = call.address, own[number]
+    frames[START:, 1:4] = generator_functions()
+    slow_ops = tuple(sorted({name for call in calls.values() for name in call.slow_ops}))
+    return FilterCode(addresses, frames, precomputed.type.shape[0], slow_ops, (*calls.values(),))
 
 
 # Cost of a time without its particles (calls, allocations and a stream), in units of the work on
@@ -547,9 +533,8 @@ class ParticleFilter(LikelihoodEstimator):
 
     def estimate(self, x: Floats, seeds: Seeds) -> Floats:
         """Return the log of an unbiased estimate of the likelihood."""
-        x, seeds = self.checked(x, seeds)
-        log_likelihood = np.empty(len(x))
-        filter_many(x, seeds, self._model, self._options, log_likelihood)
+        # one after the other, as a sum in pairs would round otherwise
+        log_likelihood: Floats = np.cumsum(self.steps(x, seeds), axis=1)[:, -1]
         return log_likelihood
 
     def steps(self, x: Floats, seeds: Seeds) -> Floats:
@@ -559,8 +544,8 @@ class ParticleFilter(LikelihoodEstimator):
         ones is an unbiased estimate of the likelihood of the data up to a time.
         """
         x, seeds = self.checked(x, seeds)
-        log_density = np.empty((len(x), len(self.observed)))
-        filter_steps(x, seeds, self._model, self._options, log_density)
+        log_density = np.full((len(x), len(self.observed)), -np.inf)
+        filter_rows(x, seeds, self._model, self._options, log_density)
         return log_density
 
     @property
@@ -577,8 +562,8 @@ class ParticleFilter(LikelihoodEstimator):
 
     # states -----------------------------------------------------------------------------------
 
-    def _run(self, x: Floats, seeds: Any) -> tuple[float, Record]:
-        """Run one filter and keep all its particles; return also the log of the estimate.
+    def _run(self, x: Floats, seeds: Any) -> Record:
+        """Run one filter and keep all its particles.
 
         If a run ends because no particle has any weight, all is NaN from that time on, except the
         log increment, which is ``-inf`` at that time.
@@ -592,14 +577,13 @@ class ParticleFilter(LikelihoodEstimator):
             *np.full((2, shape[0]), np.nan),
         )
         precomputed = np.empty(self.code.n_precomputed)
-        found = run(rows[0], checked[0], self._model, self._options, precomputed, record)
-        states = record.states.reshape(*shape, *self.state_shape)
-        return float(found), Record(states, *record[1:])
+        run(rows[0], checked[0], self._model, self._options, precomputed, record)
+        return record._replace(states=record.states.reshape(*shape, *self.state_shape))
 
-    def _path(self, log_likelihood: float, done: Record, seeds: Any) -> Floats:
+    def _path(self, done: Record, seeds: Any) -> Floats:
         """Return one path of the state given all data, shape ``(n_times, ...)``."""
         path = np.full((len(self.observed), *self.state_shape), np.nan)
-        if not np.isfinite(log_likelihood):
+        if not np.isfinite(done.increments).all():
             return path
         entropy = [int(seed) for seed in np.atleast_1d(seeds)]
         draw = np.random.default_rng(entropy).random()
@@ -622,8 +606,8 @@ class ParticleFilter(LikelihoodEstimator):
         axes = tuple(f"{self.name}_state_dim_{k}" for k in range(len(self.state_shape)))
         paths, shares, increments = [], [], []
         for row, own in zip(x, seeds, strict=True):
-            log_likelihood, done = self._run(row, own)
-            paths.append(self._path(log_likelihood, done, own))
+            done = self._run(row, own)
+            paths.append(self._path(done, own))
             shares.append(done.ess / self.n_particles)
             increments.append(done.increments)
         variables = {
@@ -635,19 +619,16 @@ class ParticleFilter(LikelihoodEstimator):
 
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
         """Return why an estimate is zero or not a number: time, data and states there."""
-        log_likelihood, done = self._run(x, seeds)
-        if np.isfinite(log_likelihood):
+        done = self._run(x, seeds)
+        failed = np.flatnonzero(~np.isfinite(done.increments))
+        if not failed.size:
             return ""
-        where = parameters or f"x={np.round(np.asarray(x), 4).tolist()}"
-        reached = np.flatnonzero(np.isnan(done.increments))
-        t = int(reached[0]) if reached.size else len(done.increments) - 1
-        impossible = np.flatnonzero(done.increments == -np.inf)
-        if not impossible.size:
+        where, t = parameters or f"x={np.round(np.asarray(x), 4).tolist()}", int(failed[0])
+        if np.isnan(done.increments[t]):
             return (
                 f"the likelihood of {self.name!r} is not a number at {where}, at time {t}: a "
                 "density is NaN there, or a parameter is out of range."
             )
-        t = int(impossible[0])
         finite = done.states[t][np.isfinite(done.states[t])]
         span = f"between {finite.min():.4g} and {finite.max():.4g}" if finite.size else "not finite"
         return (

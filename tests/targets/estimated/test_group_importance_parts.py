@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.random import seed_stream
-from pm_evidence.targets.estimated.random_effects import importance
-from pm_evidence.targets.estimated.random_effects.importance import (
+from pm_evidence.targets.estimated import group_importance as importance
+from pm_evidence.targets.estimated.group_importance import (
     QUASI,
     RANDOM,
     lattice_generator,

@@ -19,7 +19,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.resampling import SCHEMES
 from pm_evidence.targets.compile.rewrite import evaluated_shapes, inline_symbolic
 from pm_evidence.targets.estimated import variable
-from pm_evidence.targets.estimated.state_space.filter import (
+from pm_evidence.targets.estimated.particle_filter import (
     ParticleFilter,
     StateSpaceGraphs,
     compile_filter,

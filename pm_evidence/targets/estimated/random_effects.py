@@ -19,7 +19,7 @@ from pm_evidence.core.checks import check_choice
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import depends_on, evaluated_shapes
 from pm_evidence.targets.estimated import variable
-from pm_evidence.targets.estimated.random_effects.importance import (
+from pm_evidence.targets.estimated.group_importance import (
     DRAWS,
     GroupEstimator,
     check_groups_are_separate,

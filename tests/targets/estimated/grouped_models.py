@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import expit, gammaln, logsumexp
 
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS
-from pm_evidence.targets.estimated.random_effects.api import RandomEffects
+from pm_evidence.targets.estimated.random_effects import RandomEffects
 from pm_evidence.targets.estimated.variable import estimators_of
 from tests.targets.compile.frames import call
 

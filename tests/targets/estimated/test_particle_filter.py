@@ -12,8 +12,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from pm_evidence.core.resampling import SCHEMES
-from pm_evidence.targets.estimated.state_space.api import StateSpace
-from pm_evidence.targets.estimated.state_space.filter import ParticleFilter
+from pm_evidence.targets.estimated.particle_filter import ParticleFilter
+from pm_evidence.targets.estimated.state_space import StateSpace
 from pm_evidence.targets.estimated.variable import estimators_of
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from pm_evidence.targets.estimated.random_effects.api import RandomEffects
-from pm_evidence.targets.estimated.random_effects.importance import compile_groups
+from pm_evidence.targets.estimated.group_importance import compile_groups
+from pm_evidence.targets.estimated.random_effects import RandomEffects
 from pm_evidence.targets.estimated.variable import estimators_of
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.systems.random_effects import (
@@ -19,7 +19,7 @@ from tests.systems.random_effects import (
     build_poisson_glmm_explicit,
     poisson_glmm,
 )
-from tests.targets.estimated.random_effects.models import (
+from tests.targets.estimated.grouped_models import (
     GROUPS,
     KINDS,
     MODELS,

@@ -7,8 +7,8 @@ import pytest
 
 from pm_evidence.core.random import seed_stream
 from pm_evidence.core.resampling import CODES
-from pm_evidence.targets.estimated.state_space import filter as filter_loop
-from pm_evidence.targets.estimated.state_space.filter import (
+from pm_evidence.targets.estimated import particle_filter as filter_loop
+from pm_evidence.targets.estimated.particle_filter import (
     LOOK_AHEAD,
     MISSING,
     N_CALLS,

@@ -14,9 +14,9 @@ from pytensor.graph.op import Op
 from scipy import stats
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.estimated.random_effects.api import RandomEffects
+from pm_evidence.targets.estimated.random_effects import RandomEffects
 from pm_evidence.targets.estimated.variable import estimated_variables, estimators_of
-from tests.targets.estimated.random_effects.models import (
+from tests.targets.estimated.grouped_models import (
     N_OBS,
     at_point,
     exact_small,

@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.estimated.state_space.api import StateSpace
+from pm_evidence.targets.estimated.state_space import StateSpace
 from pm_evidence.targets.estimated.variable import estimators_of
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.

@@ -1,1 +1,0 @@
-"""Effects of groups, integrated out by importance sampling."""

@@ -1,1 +1,0 @@
-"""State-space models, estimated by particle filters."""
