@@ -35,8 +35,7 @@ from pm_evidence.samplers.sampler import ReverseStarts, Sampler
 from pm_evidence.targets.estimated.target import EstimatedTarget
 from pm_evidence.targets.model.coordinates import Centring, best_centring
 from pm_evidence.targets.model.data_points import DataPointsTarget
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget, ReparameterisedTarget
 
 Floats = NDArray[np.float64]
 

@@ -50,7 +50,7 @@ from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.target import ReparameterisedTarget
 
 Floats = NDArray[np.float64]
 

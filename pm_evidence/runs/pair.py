@@ -40,7 +40,7 @@ from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.planning import Pilot
 from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.coordinates import Centring
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.target import ReparameterisedTarget
 
 Floats = NDArray[np.float64]
 

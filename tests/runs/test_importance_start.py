@@ -10,7 +10,7 @@ from pm_evidence.runs.importance import start_of
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.target import ReparameterisedTarget
 from tests.models import shared
 from tests.systems.exact import deceptive_systems, exact_systems
 

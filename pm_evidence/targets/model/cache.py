@@ -24,8 +24,11 @@ from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.checks import check_model
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget, has_better_coordinates
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.target import (
+    PyMCTarget,
+    ReparameterisedTarget,
+    has_better_coordinates,
+)
 from pm_evidence.targets.plates.target import PlateTarget
 
 # Functions of pm.CustomDist are registered here by class; pickle includes the class but not these.

@@ -20,8 +20,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import shape_of
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
-from pm_evidence.targets.model.reparameterised import ExchangedTarget
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.target import ExchangedTarget, PyMCTarget
 from pm_evidence.targets.model.vectorised import quietly
 
 Floats = NDArray[np.float64]

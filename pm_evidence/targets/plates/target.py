@@ -18,8 +18,7 @@ from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.layout import FlatVariable, Layout
 from pm_evidence.targets.model.log_density import DensityGraphs, gradient_graphs
 from pm_evidence.targets.model.prior import without_overflow
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget, ReparameterisedTarget
 from pm_evidence.targets.model.vectorised import quietly
 from pm_evidence.targets.plates.integrals import drawn, gradient_of
 from pm_evidence.targets.plates.programs import PlateProgram

@@ -19,8 +19,7 @@ from pytensor.tensor.math import All, Sum
 from pm_evidence.targets.compile.numpy_graph import inlined
 from pm_evidence.targets.compile.rewrite import rewrite
 from pm_evidence.targets.layout import Layout
-from pm_evidence.targets.model.equal_terms import joined
-from pm_evidence.targets.model.log_density import densities_of
+from pm_evidence.targets.model.log_density import densities_of, joined
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision, missing_constant
 from pm_evidence.targets.model.vectorised import quietly

@@ -9,8 +9,7 @@ from pytensor import scan, wrap_py
 from pytensor.graph.traversal import ancestors
 
 import pm_evidence as pe
-from pm_evidence.targets.model.equal_terms import FEWEST, joined
-from pm_evidence.targets.model.log_density import densities_of
+from pm_evidence.targets.model.log_density import FEWEST, densities_of, joined
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.targets.model.distributions import DISTRIBUTIONS, build, data_of
 from tests.targets.values import evaluated_in_python, in_python

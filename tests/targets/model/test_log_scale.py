@@ -12,7 +12,7 @@ from scipy.special import betaln
 from scipy.stats import kstest
 
 from pm_evidence.targets.model.log_scale import log_scale_of
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.target import ReparameterisedTarget
 from tests.targets.values import in_python
 
 SEED = np.random.SeedSequence(1)

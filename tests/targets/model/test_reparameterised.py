@@ -11,8 +11,7 @@ import pytest
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.coordinates import Centring
 from pm_evidence.targets.model.log_density import gradient_graphs
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget, ReparameterisedTarget
 from tests.models import shared
 from tests.targets.values import evaluated_in_python, in_python
 
