@@ -2,15 +2,13 @@
 
 import copyreg
 import logging
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
 import pymc as pm
-from pymc.backends.arviz import find_observations
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -24,6 +22,7 @@ from pm_evidence.targets.estimated.target import CompiledTarget, EstimatedTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.checks import check_model
+from pm_evidence.targets.model.derived import data_of
 from pm_evidence.targets.model.target import (
     PyMCTarget,
     ReparameterisedTarget,
@@ -198,14 +197,24 @@ def model_in(target: Any) -> pm.Model | None:
 def checked_data(model: pm.Model) -> dict[str, Any]:
     """Return the observed data of a model by name, after checking that its evidence is defined."""
     check_model(model)
-    return {name: np.array(value) for name, value in find_observations(model).items()}
+    return data_of(model)
 
 
 # A process compiles a model only once, even if it is sampled repeatedly or a worker runs many of
-# its blocks. The targets that were used last are kept.
-_KEPT: "OrderedDict[Any, tuple[Any, CompiledTarget]]" = OrderedDict()
+# its blocks. The targets that were used last are kept, the latest one at the end.
+_KEPT: dict[Any, tuple[Any, CompiledTarget]] = {}
 _MAX_KEPT = 8
 _SAID: set[str] = set()
+
+
+class _Asked(NamedTuple):
+    """How a target is made of a model; see `target_of`."""
+
+    potentials_only: bool
+    compile_kwargs: Mapping[str, Any]
+    reparameterise: bool
+    backend: str
+    marginalise: bool
 
 
 def target_of(
@@ -223,69 +232,44 @@ def target_of(
     known for becomes a ``ReparameterisedTarget``; with ``marginalise``, it becomes a
     ``PlateTarget``.
     """
-    content = _content(model), dict(compile_kwargs or {})
-    options = {
-        "potentials_only": potentials_only,
-        "reparameterise": reparameterise,
-        "backend": backend,
-        "marginalise": marginalise,
-    }
-    key = id(model), *options.values()
-    kept = _KEPT.get(key)
+    kwargs = dict(compile_kwargs or {})
+    asked = _Asked(potentials_only, kwargs, reparameterise, backend, marginalise)
     # the target keeps its model alive, so that no other model has the same id
-    if kept is None or kept[1].model is not model or kept[0] != content:
-        return _keep(key, content, _build(model, compile_kwargs=compile_kwargs, **options))
-    return _keep(key, content, kept[1])
-
-
-def _content(model: pm.Model) -> Any:
-    """Return all that a target depends on; what cannot be described is equal to nothing."""
-    digests, undescribed = description_of(model)
-    if not _SAID.issuperset(undescribed):
-        _SAID.update(undescribed)
+    key = id(model), potentials_only, reparameterise, backend, marginalise
+    content = description_of(model)
+    if not _SAID.issuperset(content[1]):
+        _SAID.update(content[1])
         _log.warning(
             "The model is compiled in every call, because it uses %s, whose content cannot be "
             "compared. Keep such objects out of its densities to compile it once.",
-            " and ".join(undescribed),
+            " and ".join(content[1]),
         )
-    rvs = model.basic_RVs
-    graphs = (*rvs, *model.potentials, *model.deterministics)
-    values = (model.rvs_to_values[rv] for rv in rvs)
-    transforms = (model.rvs_to_transforms[rv] for rv in model.free_RVs)
-    return (*map(id, (*graphs, *values, *transforms)), *digests.values())
+    kept = _KEPT.get(key)
+    if kept is None or kept[0] != (content, kwargs):
+        return _keep(key, (content, kwargs), _build(model, asked))
+    return _keep(key, *kept)
 
 
 def _keep(key: Any, content: Any, target: CompiledTarget) -> CompiledTarget:
+    _KEPT.pop(key, None)
     _KEPT[key] = content, target
-    _KEPT.move_to_end(key)
-    while len(_KEPT) > _MAX_KEPT:
-        _KEPT.popitem(last=False)
+    for oldest in list(_KEPT)[:-_MAX_KEPT]:
+        del _KEPT[oldest]
     return target
 
 
-def _build(
-    model: pm.Model,
-    *,
-    potentials_only: Any,
-    compile_kwargs: Mapping[str, Any] | None,
-    reparameterise: Any,
-    backend: Any,
-    marginalise: Any,
-) -> CompiledTarget:
-    if marginalise:
+def _build(model: pm.Model, asked: _Asked) -> CompiledTarget:
+    if asked.marginalise:
         return PlateTarget(model)
-    estimated = estimated_variables(model)
-    if estimated and not potentials_only:
-        return EstimatedTarget.of_model(model, compile_kwargs)
-    if reparameterise and not potentials_only and has_better_coordinates(model):
-        return ReparameterisedTarget(model, compile_kwargs=compile_kwargs, backend=backend)
-    return PyMCTarget(
-        model,
-        potentials_only=potentials_only,
-        compile_kwargs=compile_kwargs,
-        left_out=estimated,
-        backend=backend,
-    )
+    how: dict[str, Any] = {"compile_kwargs": asked.compile_kwargs, "backend": asked.backend}
+    if asked.potentials_only:
+        left_out = estimated_variables(model)
+        return PyMCTarget(model, potentials_only=True, left_out=left_out, **how)
+    if estimated_variables(model):
+        return EstimatedTarget.of_model(model, asked.compile_kwargs)
+    if asked.reparameterise and has_better_coordinates(model):
+        return ReparameterisedTarget(model, **how)
+    return PyMCTarget(model, **how)
 
 
 def _reduce(target: Any) -> tuple[Any, ...]:
@@ -296,32 +280,32 @@ def _reduce(target: Any) -> tuple[Any, ...]:
         settings = target.settings()
     # blocks are sent one at a time; the data that they share are pickled once
     if "_pickled" not in vars(target):
-        model = target.model
-        options = {
-            "potentials_only": target.potentials_only,
-            "compile_kwargs": target.compile_kwargs,
-            "reparameterise": isinstance(target, ReparameterisedTarget),
-            "backend": target.backend,
-            "marginalise": isinstance(target, PlateTarget),
-        }
-        vars(target)["_pickled"] = cloudpickle.dumps((model, options, registered_functions(model)))
-    return _rebuild, (vars(target)["_pickled"], settings)
+        asked = _Asked(
+            target.potentials_only,
+            target.compile_kwargs,
+            isinstance(target, ReparameterisedTarget),
+            target.backend,
+            isinstance(target, PlateTarget),
+        )
+        of_model = target.model, asked, registered_functions(target.model)
+        vars(target)["_pickled"] = cloudpickle.dumps(of_model)
+    return _rebuilt, (vars(target)["_pickled"], settings)
 
 
-def _rebuild(pickled: bytes, settings: Any) -> CompiledTarget:
+def _rebuilt(pickled: bytes, settings: Any) -> CompiledTarget:
     key = digest_of_bytes(pickled)
+    target: Any
     if key in _KEPT:
-        target = _keep(key, None, _KEPT[key][1])
+        target = _keep(key, *_KEPT[key])
     else:
-        model, options, registered = cloudpickle.loads(pickled)
+        model, asked, registered = cloudpickle.loads(pickled)
         for position, kind, function in registered:
             DISPATCHERS[position].register(kind, function)
-        target = _keep(key, None, _build(model, **options))
-    if isinstance(target, ReparameterisedTarget):
-        return target.with_settings(settings)
-    if not isinstance(target, EstimatedTarget):
-        return target
-    return target.evaluated if settings is None else target.with_settings(settings)
+        target = _keep(key, None, _build(model, asked))
+    if settings is None:
+        return target.evaluated if isinstance(target, EstimatedTarget) else target
+    changed: CompiledTarget = target.with_settings(settings)
+    return changed
 
 
 for _kind in (PyMCTarget, ReparameterisedTarget, PlateTarget, EstimatedTarget):

@@ -68,7 +68,7 @@ def test_one_model_is_compiled_once_per_process(target, monkeypatch):
 
 @pytest.fixture
 def nothing_kept(monkeypatch):
-    monkeypatch.setattr(cache, "_KEPT", type(cache._KEPT)())
+    monkeypatch.setattr(cache, "_KEPT", {})
 
 
 def simple(observed=1.0):
@@ -204,11 +204,11 @@ def test_constants_inside_of_operations_count():
             signature="()->(3)",
             observed=np.zeros(3),
         )
-    before = cache._content(model)
+    before = cache.description_of(model)
     inner = model["y"].owner.op.fgraph.outputs
     constants = [v for v in ancestors(inner) if np.shape(getattr(v, "data", None)) == (3,)]
     constants[0].data[:] = 7.0
-    assert cache._content(model) != before
+    assert cache.description_of(model) != before
 
 
 # models of Bambi

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import types
-from collections import OrderedDict
 from pathlib import Path
 
 import numba
@@ -186,12 +185,12 @@ def built(monkeypatch):
     """The models of which a target is made; nothing is compiled."""
     models = []
 
-    def build(model, **options):
+    def build(model, asked):
         models.append(model)
         return types.SimpleNamespace(model=model)
 
     monkeypatch.setattr(cache, "_build", build)
-    monkeypatch.setattr(cache, "_KEPT", OrderedDict())
+    monkeypatch.setattr(cache, "_KEPT", {})
     monkeypatch.setattr(cache, "_SAID", set())
     return models
 
