@@ -330,11 +330,6 @@ class GroupDensity:
     calls: tuple[CompiledCall, ...]
     sizes: tuple[int, int, int]  # numbers of parameters, of groups, and of dimensions of an effect
 
-    @property
-    def slow_ops(self) -> tuple[str, ...]:
-        """Operations that run in Python."""
-        return tuple(sorted({name for call in self.calls for name in call.slow_ops}))
-
 
 def compile_groups(x: Variable, z: Variable, joint: Variable, start: Variable) -> GroupDensity:
     """Compile the densities of groups as functions of parameters and effects."""

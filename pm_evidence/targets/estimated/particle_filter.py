@@ -422,9 +422,7 @@ class FilterCode:
     calls: NDArray[np.int64]
     frames: NDArray[np.int64]  # shape (n_calls, n_slots): their frames
     n_precomputed: int  # length of the vector of values that do not vary within a filter
-    # Operations without a numba implementation: correct, but slow and under Python's lock
-    slow_ops: tuple[str, ...]
-    _keep_alive: tuple[CompiledCall, ...]
+    functions: tuple[CompiledCall, ...]  # the functions themselves
 
 
 def _compiled(
@@ -503,8 +501,7 @@ def compile_filter(
     for number, call in calls.items():
         addresses[number], frames[number, : own[number].size] = call.address, own[number]
     frames[START:, 1:4] = generator_functions()
-    slow_ops = tuple(sorted({name for call in calls.values() for name in call.slow_ops}))
-    return FilterCode(addresses, frames, precomputed.type.shape[0], slow_ops, (*calls.values(),))
+    return FilterCode(addresses, frames, precomputed.type.shape[0], tuple(calls.values()))
 
 
 # Cost of a time without its particles (calls, allocations and a stream), in units of the work on

@@ -82,8 +82,6 @@ class GroupedData:
 
 
 def _values(name: str, observed: Any) -> NDArray[Any]:
-    if isinstance(observed, np.ma.MaskedArray) and observed.dtype.kind in "biuf":
-        observed = np.where(np.ma.getmaskarray(observed), np.nan, observed.data)
     values = variable.given_value(f"observed of {name!r}", observed)
     if values.dtype.kind not in "biuf" or values.ndim == 0 or len(values) == 0:
         raise TypeError(
@@ -230,18 +228,15 @@ def RandomEffects(
     drawn = _emit(emission, effect.drawn[data.index], np.arange(len(data.index)))
     given = _emit(emission, effect.value[index], data.kept)
     y, log_likelihood = _log_likelihood(given, drawn, data, index, effect.value)
-    graphs = [effect.log_prior, log_likelihood, effect.start, effect.value, drawn]
+    graphs = [effect.log_prior + log_likelihood, effect.start, effect.value, drawn]
     parents = variable.find_parents(graphs, model, [effect.z, index, y])
     stand_ins = [p.type(name=p.name) for p in parents]
-    graphs = clone_replace(graphs, dict(zip(parents, stand_ins, strict=True)))
-    log_prior, log_likelihood, start, value, drawn = graphs
-    _refuse_unnamed_draws([log_prior, log_likelihood])
-    spec = RandomEffectsSpec(
-        stand_ins, effect.z, y, log_prior, log_likelihood, start, value, data, n_particles, draws
-    )
+    *graphs, drawn = clone_replace(graphs, dict(zip(parents, stand_ins, strict=True)))
+    _refuse_unnamed_draws(graphs[:1])
+    spec = RandomEffectsSpec(stand_ins, effect.z, y, graphs, data, n_particles, draws)
     values = data.with_type_of(drawn, observed)
     return variable.register_estimated(
-        name, spec, parents, drawn, values, class_name="RandomEffects", dims=dims, model=model
+        variable.RandomEffectsRV, name, spec, parents, drawn, values, dims, model
     )
 
 
@@ -293,15 +288,14 @@ class _EffectGraphs:
 
 @dataclass(frozen=True)
 class RandomEffectsSpec:
-    """The record of a call of ``RandomEffects``; see ``variable.EstimatedSpec``."""
+    """The record of a call of ``RandomEffects``; see ``variable.EstimatedRV``."""
 
     parents: Sequence[Variable]  # stand-ins of the parents
     z: Variable  # inputs: unconstrained effects, and data without missing rows
     y: Variable
-    log_prior: Variable  # graphs of the stand-ins, ``z`` and ``y``; see ``compile_groups``
-    log_likelihood: Variable
-    start: Variable
-    value: Variable
+    # Joint log density, start of Newton's method and effects, as graphs of the stand-ins, ``z`` and
+    # ``y``; see ``compile_groups``
+    graphs: Sequence[Variable]
     data: GroupedData  # the group of every observation
     n_particles: int | Literal["auto"]  # as the user gave it
     draws: str  # how particles are drawn
@@ -309,16 +303,14 @@ class RandomEffectsSpec:
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
     ) -> GroupEstimator:
-        """Return the estimator; see ``variable.EstimatedSpec``."""
+        """Return the estimator; see ``variable.EstimatedRV``."""
         y = self.data.without_missing(name, observed)
         given = dict(zip(self.parents, parents, strict=True))
         given[self.y] = pt.constant(y.astype(self.y.dtype))
-        graphs = [self.log_prior, self.log_likelihood, self.start, self.value]
-        *graphs, value = clone_replace(graphs, given, rebuild_strict=False)
-        joint, start = graphs[0] + graphs[1], graphs[2]
+        joint, start, value = clone_replace(list(self.graphs), given, rebuild_strict=False)
         check_groups_are_separate(name, x, self.z, joint, start)
         density = compile_groups(x, self.z, joint, start)
-        variable.warn_if_slow(name, density.slow_ops)
+        variable.warn_if_slow(name, density.calls)
         return GroupEstimator(
             name,
             density,

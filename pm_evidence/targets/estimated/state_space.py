@@ -33,8 +33,6 @@ Floats = NDArray[np.float64]
 
 def observations(observed: Any) -> Floats:
     """Return the data as floats, NaN where missing."""
-    if np.ma.isMaskedArray(observed) and observed.dtype.kind in "biuf":
-        observed = np.ma.filled(observed.astype(float), np.nan)
     values = variable.given_value("observed", observed)
     if values.dtype.kind not in "biuf":
         raise ValueError(
@@ -340,13 +338,13 @@ def StateSpace(
         is_whole = np.isfinite(data).all()
         observed = data.astype(graphs.emission.dtype) if is_whole else data
     return variable.register_estimated(
-        name, spec, parents, draw, observed, class_name="StateSpace", dims=dims, model=model
+        variable.StateSpaceRV, name, spec, parents, draw, observed, dims, model
     )
 
 
 @dataclass(frozen=True, eq=False)
 class StateSpaceSpec:
-    """The record of a call of ``StateSpace``; see ``variable.EstimatedSpec``."""
+    """The record of a call of ``StateSpace``; see ``variable.EstimatedRV``."""
 
     parents: Sequence[Variable]  # stand-ins of the parents
     graphs: StateSpaceGraphs  # graphs of one particle, functions of the stand-ins
@@ -358,14 +356,14 @@ class StateSpaceSpec:
     def estimator(
         self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
     ) -> ParticleFilter:
-        """Return the estimator; see ``variable.EstimatedSpec``."""
+        """Return the estimator; see ``variable.EstimatedRV``."""
         data = observations(observed)
         graphs = self.graphs.given(dict(zip(self.parents, parents, strict=True)))
         check_rows(graphs, data)
         check_time_indices(graphs, len(data))
         kinds = row_kinds(data)
         code = compile_filter(graphs, kinds, x, look_ahead=self.filter == "auxiliary")
-        variable.warn_if_slow(name, code.slow_ops)
+        variable.warn_if_slow(name, code.functions)
         n_particles = self.n_particles
         if n_particles == "auto":
             n_particles = int(np.clip(len(data) // 4, _LEAST_PARTICLES, _MOST_PARTICLES))

@@ -5,7 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import pymc as pm
@@ -22,6 +22,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.checks import check_count, check_kind, check_text, described, plain_array
 from pm_evidence.core.exceptions import ModelError
+from pm_evidence.targets.compile.calls import CompiledCall
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.upstream import log_densities
 
@@ -97,8 +98,9 @@ def checked_particles(n_particles: Any) -> Any:
     return check_count("n_particles", n_particles, 2, MOST_PARTICLES)
 
 
-def warn_if_slow(name: str, slow_ops: Sequence[str]) -> None:
+def warn_if_slow(name: str, calls: Iterable[CompiledCall]) -> None:
     """Name the operations of an estimated likelihood that run in Python."""
+    slow_ops = sorted({slow for call in calls for slow in call.slow_ops})
     if slow_ops:
         _log.warning(
             "There is no numba implementation of %s in %s: this part runs in Python, which is "
@@ -157,11 +159,12 @@ def model_of(name: Any, model: Any, dims: Any) -> pm.Model:
 
 
 def given_value(name: str, value: Any) -> NDArray[Any]:
-    """Return the array that the user gives; ``name`` is used in the message of an error."""
+    """Return the array that the user gives, NaN where a number is masked."""
     if isinstance(value, Variable):
         return numeric_value(value)
     if np.ma.isMaskedArray(value):
-        return np.asarray(value)
+        is_number = value.dtype.kind in "biuf"
+        return np.ma.filled(value.astype(float), np.nan) if is_number else np.asarray(value)
     return plain_array(name, value)
 
 
@@ -176,50 +179,32 @@ def numeric_value(variable: Any) -> NDArray[Any]:
     return np.asarray(variable)
 
 
-class EstimatedSpec(Protocol):
-    """The record that an estimated likelihood keeps of the user's call."""
-
-    @property
-    def parents(self) -> Sequence[Variable]:
-        """Stand-ins of the parents."""
-        ...
-
-    def estimator(
-        self, name: str, x: Variable, parents: Sequence[Variable], observed: NDArray[Any]
-    ) -> Any:
-        """Return the estimator of the likelihood of ``observed``."""
-        ...
-
-
 class EstimatedRV(SymbolicRandomVariable):
-    """The Op of an observed variable whose likelihood is estimated."""
+    """The Op of an observed variable whose likelihood is estimated.
+
+    Its ``spec`` is the record of the user's call: ``parents``, which stand for those in the model,
+    and ``estimator(name, x, parents, observed)``, which returns the estimator of the likelihood.
+    Graphs of a model show the name of the derived class.
+    """
 
     default_output = 0
     inline_logprob = False
 
     def __init__(
-        self,
-        inputs: Sequence[Variable],
-        outputs: Sequence[Variable],
-        *,
-        spec: EstimatedSpec,
-        class_name: str,
-        **kwargs: Any,
+        self, inputs: Sequence[Variable], outputs: Sequence[Variable], *, spec: Any, **kwargs: Any
     ) -> None:
         self.spec = spec
-        self._print_name = (class_name, rf"\operatorname{{{class_name}}}")
+        name = type(self).__name__.removesuffix("RV")
+        self._print_name = name, rf"\operatorname{{{name}}}"
         super().__init__(inputs, outputs, ndim_supp=outputs[0].type.ndim, **kwargs)
 
 
 class StateSpaceRV(EstimatedRV):
-    """The Op of ``pe.StateSpace``; graphs of a model show the name of the class."""
+    """The Op of ``pe.StateSpace``."""
 
 
 class RandomEffectsRV(EstimatedRV):
     """The Op of ``pe.RandomEffects``."""
-
-
-_KINDS = {"StateSpace": StateSpaceRV, "RandomEffects": RandomEffectsRV}
 
 
 @log_densities.register(EstimatedRV)
@@ -268,18 +253,16 @@ def find_parents(
 
 
 def register_estimated(
+    kind: type[EstimatedRV],
     name: str,
-    spec: EstimatedSpec,
+    spec: Any,
     parents: Sequence[Variable],
     draw: Variable,
     observed: Any,
-    *,
-    class_name: str,
-    dims: Any = None,
-    model: pm.Model | None = None,
+    dims: Any,
+    model: pm.Model,
 ) -> Variable:
     """Add an observed variable with an estimated likelihood to a model."""
-    model = pm.modelcontext(model)
     names = (dims,) if isinstance(dims, str) else dims
     if names is not None and len(names) != draw.type.ndim:
         raise ValueError(
@@ -293,12 +276,7 @@ def register_estimated(
     elif data.type.dtype != draw.type.dtype:
         data = data.astype(draw.type.dtype)
     updates = collect_default_updates(inputs=list(spec.parents), outputs=[draw])
-    op = _KINDS.get(class_name, EstimatedRV)(
-        [*spec.parents, *updates.keys()],
-        [draw, *updates.values()],
-        spec=spec,
-        class_name=class_name,
-    )
+    op = kind([*spec.parents, *updates.keys()], [draw, *updates.values()], spec=spec)
     rv = op(*parents, *updates.keys())
     rv = rv[0] if isinstance(rv, list | tuple) else rv
     rv.name = model.name_for(name)

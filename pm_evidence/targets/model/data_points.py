@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -202,7 +202,8 @@ class DataPointsTarget(ExchangedTarget):
         weights = [np.ascontiguousarray(weight[places]) for places in self._places]
         return [np.array(ranges, np.int64), *weights]
 
-    def _new_graphs(self) -> DensityGraphs:
+    @cached_property
+    def _graphs(self) -> DensityGraphs:
         ranges, *weights = (pytensor.shared(array, borrow=True) for array in self._arrays)
         drawn = self.finite_prior_points(_LOOKED_AT, np.random.SeedSequence(_LOOKED_AT))
         parts = zip(self.model.value_vars, self.layout.split(drawn[:_N_POINTS]), strict=True)

@@ -177,12 +177,10 @@ class PyMCTarget:
 
     def graphs(self) -> DensityGraphs:
         """Return log prior and log likelihood as graphs."""
-        if "_graphs" not in vars(self):
-            vars(self)["_graphs"] = self._new_graphs()
-        graphs: DensityGraphs = vars(self)["_graphs"]
-        return graphs
+        return self._graphs
 
-    def _new_graphs(self) -> DensityGraphs:
+    @cached_property
+    def _graphs(self) -> DensityGraphs:
         return density_graphs(
             self.model,
             self.layout,
@@ -441,7 +439,8 @@ class ReparameterisedTarget(ExchangedTarget):
         drawn = self._prior.draw(n, seed)
         return self.coordinates.converted(drawn, self._non_centred, self.centring)
 
-    def _new_graphs(self) -> DensityGraphs:
+    @cached_property
+    def _graphs(self) -> DensityGraphs:
         amount, log_unit = (pytensor.shared(array, borrow=True) for array in self._arrays)
         return density_graphs(
             self.model,

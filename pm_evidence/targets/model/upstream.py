@@ -24,7 +24,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.raise_op import Assert
-from pytensor.scalar.basic import Cast, Clip, ScalarType
+from pytensor.scalar.basic import Cast, ScalarType
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
@@ -226,21 +226,6 @@ class _Indexing:
             raise ModelError(problem)
         return True
 
-    def is_bounded(self) -> bool:
-        """Return whether it is bounded, by this module or by the user with constant bounds."""
-        index = self.index
-        if getattr(index.tag, "in_range", False):
-            return True
-        while index.owner is not None and len(index.owner.inputs) == 1:
-            index = index.owner.inputs[0]  # a change of type or shape
-        op = None if index.owner is None else index.owner.op
-        if not (isinstance(op, Elemwise) and isinstance(op.scalar_op, Clip)):
-            return False
-        length, (lower, upper) = self.known_length(), map(_folded, index.owner.inputs[1:])
-        if length is None or lower is None or upper is None:
-            return False
-        return bool(np.all(lower >= -length) and np.all(upper < length))
-
     def condition(self) -> tuple[Variable, Variable, Variable]:
         """Return the index, the length of the array, and whether the index lies inside."""
         known, index = self.known_length(), _as_tensor(self.index)
@@ -294,7 +279,7 @@ def with_asserted_indices(graphs: Sequence[Variable]) -> list[Variable]:
 def _with_indices(
     graphs: Sequence[Variable], make: Callable[[_Indexing], Variable]
 ) -> list[Variable]:
-    """Return graphs in which ``make`` has replaced the indices that are not known or bounded."""
+    """Return graphs in which ``make`` has replaced the indices that are not known."""
     made: dict[tuple[Variable, Variable, int], Variable] = {}
 
     def bounded(node: Any, inputs: list[Variable]) -> Sequence[Variable] | None:
@@ -302,7 +287,7 @@ def _with_indices(
             op = loop_with(with_asserted_indices, node.op)
             return None if op is node.op else op.make_node(*inputs).outputs
         for indexing in _indices_of(node, inputs, {}):
-            if indexing.is_known() or indexing.is_bounded():
+            if indexing.is_known():
                 continue
             key = indexing.index, indexing.array, indexing.axis
             if key not in made:
@@ -310,7 +295,6 @@ def _with_indices(
             new = made[key]
             if isinstance(indexing.index.type, ScalarType):
                 new = pt.scalar_from_tensor(new)
-            new.tag.in_range = True
             inputs[indexing.position] = new
         return None
 

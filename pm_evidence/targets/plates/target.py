@@ -146,7 +146,8 @@ class PlateTarget(PyMCTarget):
 
     # densities ------------------------------------------------------------------------------
 
-    def _new_graphs(self) -> DensityGraphs:
+    @cached_property
+    def _graphs(self) -> DensityGraphs:
         """Return log prior and log likelihood of terms without local variables, as graphs."""
         local = set(self.structure.local)
         parts, fixed = list[Variable](), dict[Variable, Variable]()
