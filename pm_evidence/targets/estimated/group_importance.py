@@ -4,6 +4,7 @@ Newton's method and the particles treat all groups in parallel: one call of the 
 gives the joint density of every group at its own effect.
 """
 
+from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -27,7 +28,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.random import seed_stream, uniform
 from pm_evidence.targets.compile.calls import CompiledCall, compile_call
 from pm_evidence.targets.compile.rewrite import rewrite, split_parameters_only
-from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds
+from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds, frames_of
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision
 from pm_evidence.targets.model.vectorised import quietly
@@ -54,55 +55,40 @@ _LOG_PEAK = log(3.0 / 8.0)
 _LEAST_PROBABILITY = 2.0**-54
 
 
+# The functions of a model, those of ``GroupDensity``, by address and frame; and the numbers of its
+# parameters, groups, and dimensions of an effect.
+Model = namedtuple("Model", ["calls", "frames", "sizes"])
+
+# How particles are drawn, their number for each group, and the generator of their lattice.
+Points = namedtuple("Points", ["draws", "n_particles", "lattice"])
+
+
 @njit
-def estimate_rows(
-    x,
-    seeds,
-    addresses,
-    parameter_frame,
-    derivative_frame,
-    value_frame,
-    sizes,
-    draws,
-    lattice,
-    log_likelihood,
-    chosen,
-    n_evaluations,
-):
+def estimate_rows(x, seeds, model, points, log_likelihood, chosen, n_evaluations):
     """Estimate the log likelihood of every group at every row of ``x``."""
-    n_parameters, n_groups, n_effect_dim, n_particles = sizes
+    n_parameters, n_groups, n_effect_dim = model.sizes
     parameters = np.empty(n_parameters)
     mode = np.empty((n_groups, n_effect_dim))
     factor = np.empty((n_groups, n_effect_dim, n_effect_dim))
     nobody = np.empty((0, n_effect_dim))
-    frames = parameter_frame.copy(), derivative_frame.copy(), value_frame.copy()
+    frames = model.frames.copy()
     for r in range(x.shape[0]):
-        frames[0][_FIRST] = x[r].ctypes.data
-        frames[0][_FIRST + 1] = parameters.ctypes.data
-        frames[0][_FIRST + 2] = mode.ctypes.data
+        frames[0, _FIRST] = x[r].ctypes.data
+        frames[0, _FIRST + 1] = parameters.ctypes.data
+        frames[0, _FIRST + 2] = mode.ctypes.data
+        frames[1:, _FIRST + 1] = parameters.ctypes.data
         n_evaluations[r] = 0
-        if call_frame(addresses[0], frames[0]) != 0:
+        if call_frame(model.calls[0], frames[0]) != 0:
             log_likelihood[r] = np.nan
             continue
-        n_evaluations[r] = _find_modes(addresses[1], frames[1], parameters, mode, factor)
+        n_evaluations[r] = _find_modes(model.calls[1], frames[1], mode, factor)
         picks = chosen[r] if chosen.shape[0] > 0 else nobody
-        _weigh(
-            addresses[2],
-            frames[2],
-            parameters,
-            mode,
-            factor,
-            seeds[r],
-            n_particles,
-            draws,
-            lattice,
-            log_likelihood[r],
-            picks,
-        )
+        proposal = mode, factor
+        _weigh(model.calls[2], frames[2], proposal, seeds[r], points, log_likelihood[r], picks)
 
 
 @njit
-def _find_modes(address, frame, parameters, mode, factor):
+def _find_modes(address, frame, mode, factor):
     """Move ``mode`` uphill in every group; ``factor`` is the Cholesky factor of its precision."""
     n_groups, n_dim = mode.shape
     trial = mode.copy()
@@ -110,7 +96,6 @@ def _find_modes(address, frame, parameters, mode, factor):
     gradient = np.empty((n_groups, n_dim))
     hessian = np.empty((n_dim, n_groups, n_dim))
     frame[_FIRST] = trial.ctypes.data
-    frame[_FIRST + 1] = parameters.ctypes.data
     frame[_FIRST + 2] = value.ctypes.data
     frame[_FIRST + 3] = gradient.ctypes.data
     frame[_FIRST + 4] = hessian.ctypes.data
@@ -205,10 +190,9 @@ def _solve_transposed(factor, vector):
 
 
 @njit
-def _weigh(
-    address, frame, parameters, mode, factor, seeds, n_particles, draws, lattice, out, picks
-):
+def _weigh(address, frame, proposal, seeds, points, out, picks):
     """Fill ``out`` with the log mean weight of every group's particles."""
+    mode, factor = proposal
     n_groups, n_dim = mode.shape
     n_seeds = seeds.size
     streams = np.empty((2, n_seeds, 4), np.uint64)
@@ -222,12 +206,11 @@ def _weigh(
     top = np.full(n_groups, -np.inf)
     total = np.zeros(n_groups)
     frame[_FIRST] = effects.ctypes.data
-    frame[_FIRST + 1] = parameters.ctypes.data
     frame[_FIRST + 2] = value.ctypes.data
-    for k in range(n_particles):
+    for k in range(points.n_particles):
         for g in range(n_groups):
             stream = streams[0, g * n_seeds // n_groups]
-            _fill_probabilities(stream, k, n_particles, draws, lattice, start[g], effects[g])
+            _fill_probabilities(stream, k, points, start[g], effects[g])
             log_proposal[g] = _propose(mode[g], factor[g], effects[g])
         if call_frame(address, frame) != 0:
             out[:] = np.nan
@@ -238,7 +221,7 @@ def _weigh(
             if picks.size > 0 and uniform(streams[1, g * n_seeds // n_groups]) < share:
                 picks[g] = effects[g]
     for g in range(n_groups):
-        out[g] = top[g] + log(total[g] / n_particles)
+        out[g] = top[g] + log(total[g] / points.n_particles)
         for j in range(n_dim):
             out[g] -= log(factor[g, j, j] / _WIDTH)
 
@@ -258,15 +241,16 @@ def _add(total, top, log_weight):
 
 
 @njit
-def _fill_probabilities(stream, k, n_particles, draws, lattice, start, out):
+def _fill_probabilities(stream, k, points, start, out):
     """Fill ``out`` with the ``k``-th point of the unit cube, in which every point is uniform."""
     for j in range(out.size):
-        if draws == RANDOM:
+        if points.draws == RANDOM:
             out[j] = uniform(stream)
         else:
             if k == 0:
                 start[j] = uniform(stream)
-            shifted = start[j] + ((k * lattice[j]) % n_particles) / n_particles
+            n = points.n_particles
+            shifted = start[j] + ((k * points.lattice[j]) % n) / n
             out[j] = max(shifted - np.floor(shifted), _LEAST_PROBABILITY)
 
 
@@ -502,22 +486,14 @@ class GroupEstimator(LikelihoodEstimator):
         self, x: Floats, seeds: Seeds, *, with_effects: bool
     ) -> tuple[Floats, Floats, NDArray[np.int64]]:
         x, seeds = self.checked(x, seeds)
-        calls, (_, n_groups, n_dim) = self.density.calls, self.density.sizes
+        _, n_groups, n_dim = self.density.sizes
         log_likelihood = np.empty((len(x), n_groups))
         chosen = np.full((len(x) if with_effects else 0, n_groups, n_dim), np.nan)
         n_evaluations = np.empty(len(x), np.int64)
-        estimate_rows(
-            x,
-            seeds,
-            np.array([call.address for call in calls]),
-            *(call.frame() for call in calls),
-            (*self.density.sizes, self.n_particles),
-            DRAWS[self.draws],
-            np.array(lattice_generator(self.n_particles, n_dim)),
-            log_likelihood,
-            chosen,
-            n_evaluations,
-        )
+        lattice = np.array(lattice_generator(self.n_particles, n_dim))
+        points = Points(DRAWS[self.draws], self.n_particles, lattice)
+        model = Model(*frames_of(self.density.calls), self.density.sizes)
+        estimate_rows(x, seeds, model, points, log_likelihood, chosen, n_evaluations)
         return log_likelihood, chosen, n_evaluations
 
     @cached_property

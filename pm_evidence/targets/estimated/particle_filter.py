@@ -23,7 +23,7 @@ from pm_evidence.core.resampling import CODES, count_uniforms, resample_into
 from pm_evidence.targets.compile import rewrite
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, compile_call
 from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
-from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds
+from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds, frames_of
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision
 
@@ -496,10 +496,7 @@ def compile_filter(
         # operations in Python need a NumPy generator, which the fast draws do not support
         calls, precomputed = _compiled(functions, many.inputs, fast=False)
     calls[SETUP] = compile_call([x], [precomputed])
-    addresses, own = np.zeros(N_CALLS, np.int64), {k: call.frame() for k, call in calls.items()}
-    frames = np.zeros((N_CALLS, max(frame.size for frame in own.values())), np.int64)
-    for number, call in calls.items():
-        addresses[number], frames[number, : own[number].size] = call.address, own[number]
+    addresses, frames = frames_of([calls.get(number) for number in range(N_CALLS)])
     frames[START:, 1:4] = generator_functions()
     return FilterCode(addresses, frames, precomputed.type.shape[0], tuple(calls.values()))
 

@@ -98,6 +98,17 @@ def checked_particles(n_particles: Any) -> Any:
     return check_count("n_particles", n_particles, 2, MOST_PARTICLES)
 
 
+def frames_of(
+    calls: Sequence[CompiledCall | None],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the addresses of functions, and their frames as rows of an array; 0 for None."""
+    own = [np.empty(0, np.int64) if call is None else call.frame() for call in calls]
+    frames = np.zeros((len(calls), max(frame.size for frame in own)), np.int64)
+    for row, frame in zip(frames, own, strict=True):
+        row[: frame.size] = frame
+    return np.array([0 if call is None else call.address for call in calls]), frames
+
+
 def warn_if_slow(name: str, calls: Iterable[CompiledCall]) -> None:
     """Name the operations of an estimated likelihood that run in Python."""
     slow_ops = sorted({slow for call in calls for slow in call.slow_ops})

@@ -9,6 +9,7 @@ from pm_evidence.targets.estimated import group_importance as importance
 from pm_evidence.targets.estimated.group_importance import (
     QUASI,
     RANDOM,
+    Points,
     lattice_generator,
 )
 
@@ -28,13 +29,13 @@ def test_quantiles_and_density_of_the_proposal():
 @pytest.mark.parametrize("draws", [RANDOM, QUASI])
 def test_each_point_alone_is_uniform(draws):
     """Which makes the estimate unbiased. False-alarm rate 1e-4 for each coordinate and point."""
-    n, lattice = 4, np.array(lattice_generator(4, 2))
+    n, how = 4, Points(draws, 4, np.array(lattice_generator(4, 2)))
     points, stream = np.empty((2000, n, 2)), np.empty(4, np.uint64)
     for seed in range(len(points)):
         seed_stream(stream, np.uint64(seed), 0)
         start = np.empty(2)
         for k in range(n):
-            importance._fill_probabilities(stream, k, n, draws, lattice, start, points[seed, k])
+            importance._fill_probabilities(stream, k, how, start, points[seed, k])
     for column in points.reshape(len(points), -1).T:
         assert stats.kstest(column, "uniform").pvalue > 1e-4
 
