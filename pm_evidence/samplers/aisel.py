@@ -281,11 +281,11 @@ def _cheapest(target: EstimatedTarget, found: Precision, tau: float, fall: Float
         return 4.0 * now
     tiny = np.finfo(float).tiny
     free = np.array([estimator.auto for estimator in target.estimators])
-    costs = np.array([estimator.cost() for estimator in target.estimators])
-    # the cost is least if the shares of the variance are proportional to sqrt(gamma^2 cost)
-    shares = np.sqrt(now * variances * costs[:, 1])
+    fixed_cost = np.sum([estimator.fixed_cost for estimator in target.estimators])
+    # the cost is least if the shares of the variance are proportional to gamma
+    shares = np.sqrt(now * variances)
     root = shares[free].sum()
-    best = min(optimal_variance(t, costs[:, 0].sum(), root**2) for t in (tau, _TAU_OF_MOVES))
+    best = min(optimal_variance(t, fixed_cost, root**2) for t in (tau, _TAU_OF_MOVES))
     # noise that is not normal may lower the acceptance more than normal noise of this variance
     best *= min(found.acceptance / max(erfc(0.5 * sqrt(found.variance)), tiny), 1.0)
     left = max(best - variances[~free].sum(), 0.1 * best)

@@ -56,9 +56,6 @@ class NormalNoise:
     def with_seeds(self, n_seeds):
         return replace(self, n_seeds=n_seeds)
 
-    def cost(self):
-        return self.fixed_cost, 1.0
-
     def why_impossible(self, x, seeds, parameters):
         estimate = self.estimate(x[None], seeds[None])[0]
         return "" if np.isfinite(estimate) else f"the estimate is {estimate} at {parameters}."

@@ -463,18 +463,14 @@ class GroupEstimator(LikelihoodEstimator):
         """One for each group."""
         return len(self.labels)
 
-    def cost(self) -> tuple[float, float]:
-        """Return the fixed cost of an estimate, and the cost of a particle.
-
-        The unit is one pass over the densities of all groups. A particle counts as one, and so does
-        every evaluation by Newton's method, whose derivatives take about as long as drawing a
-        particle (within a third, for effects of one and two dimensions). The evaluations are
-        counted at fixed points.
-        """
-        return self._fixed_cost, 1.0
-
     @cached_property
-    def _fixed_cost(self) -> float:
+    def fixed_cost(self) -> float:
+        """Cost of an estimate without its particles, in passes over the densities of all groups.
+
+        A particle is one of them, and so is every evaluation by Newton's method, whose derivatives
+        take about as long as drawing a particle (within a third, for effects of one and two
+        dimensions). The evaluations are counted at fixed points.
+        """
         rng = np.random.Generator(np.random.PCG64(0))
         x = rng.standard_normal((_N_COUNTED, *self.graphs[0].type.shape))
         x[0] = 0.0

@@ -335,20 +335,21 @@ class FilterGraphs:
         self.inputs = [graphs.t, self.n, self.y, self.h]
         self._states = pt.cast(self.h, graphs.h.dtype)
 
-    def start(self, kind: int) -> list[Variable]:
-        """Return first states and their log weights, for data of this kind."""
-        one = self._one
-        if one.init_proposal is not None and kind == COMPLETE:
-            return self._proposed(one.init_proposal, one.init, {})
-        return self._simulated(one.init, {}, kind)
-
-    def move(self, kind: int) -> list[Variable]:
-        """Return next states and their log weights, for data of this kind."""
-        one = self._one
-        states = {one.h: self._states}
-        if one.proposal is not None and kind == COMPLETE:
-            return self._proposed(one.proposal, one.transition, states)
-        return self._simulated(one.transition, states, kind)
+    def step(self, kind: int, *, first: bool) -> list[Variable]:
+        """Return states at a time and their log weights, for data of this kind."""
+        one, drawn = self._one, self._one.h.type("drawn")
+        model, proposal = (one.init, one.init_proposal) if first else (one.transition, one.proposal)
+        given = {} if first else {one.h: self._states}
+        source = model
+        if proposal is not None and kind == COMPLETE:
+            (source,) = clone_replace([proposal], {one.y: pt.cast(self.y, one.y.dtype)})
+        states = self._draw(source, given)
+        if kind == MISSING:
+            return [self._out(states), pt.specify_shape(pt.zeros(self.n), (None,))]
+        (log_weight,) = clone_replace([self._log_emission(kind)], {one.h: drawn})
+        if source is not model:
+            log_weight = log_weight + _logp(model, drawn).sum() - _logp(source, drawn).sum()
+        return [self._out(states), self._weights(log_weight, {**given, drawn: states})]
 
     def look_ahead(self) -> list[Variable]:
         """Return log weights of states for the next observation."""
@@ -358,28 +359,6 @@ class FilterGraphs:
             ahead = pt.cast(support_point(one.transition), one.h.dtype)
             log_weight = clone_replace([self._log_emission(COMPLETE)], {one.h: ahead})[0]
         return [self._weights(log_weight, {one.h: self._states})]
-
-    def _simulated(
-        self, graph: Variable, given: dict[Variable, Variable], kind: int
-    ) -> list[Variable]:
-        states = self._draw(graph, given)
-        if kind == MISSING:
-            return [self._out(states), pt.specify_shape(pt.zeros(self.n), (None,))]
-        return [
-            self._out(states),
-            self._weights(self._log_emission(kind), {self._one.h: states}),
-        ]
-
-    def _proposed(
-        self, proposal: Variable, model: Variable, given: dict[Variable, Variable]
-    ) -> list[Variable]:
-        one = self._one
-        proposal = clone_replace([proposal], {one.y: pt.cast(self.y, one.y.dtype)})[0]
-        drawn = one.h.type("drawn")
-        log_emission = clone_replace([self._log_emission(COMPLETE)], {one.h: drawn})[0]
-        log_weight = log_emission + _logp(model, drawn).sum() - _logp(proposal, drawn).sum()
-        states = self._draw(proposal, given)
-        return [self._out(states), self._weights(log_weight, {**given, drawn: states})]
 
     def _log_emission(self, kind: int) -> Variable:
         """Return the log density of the observed part of ``y`` at one particle."""
@@ -486,9 +465,9 @@ def compile_filter(
     """Compile the functions that a filter needs."""
     many = FilterGraphs(graphs)
     first = int(kinds[0])
-    functions = {START + first: many.start(first)}
+    functions = {START + first: many.step(first, first=True)}
     for kind in map(int, np.unique(kinds[1:])):
-        functions[MOVE + kind] = many.move(kind)
+        functions[MOVE + kind] = many.step(kind, first=False)
     if look_ahead and COMPLETE in kinds[1:]:
         functions[LOOK_AHEAD] = many.look_ahead()
     calls, precomputed = _compiled(functions, many.inputs, fast=True)
@@ -547,12 +526,10 @@ class ParticleFilter(LikelihoodEstimator):
         """One for each time."""
         return len(self.observed)
 
-    def cost(self) -> tuple[float, float]:
-        """Return the fixed cost of an estimate, and the cost of a particle.
-
-        The unit is the cost of one particle over all times.
-        """
-        return _PARTICLES_A_STEP, 1.0
+    @property
+    def fixed_cost(self) -> float:
+        """Cost of an estimate without its particles, in units of one particle over all times."""
+        return _PARTICLES_A_STEP
 
     # states -----------------------------------------------------------------------------------
 

@@ -65,9 +65,10 @@ class LikelihoodEstimator(ABC):
     def why_impossible(self, x: Floats, seeds: Any, parameters: str = "") -> str:
         """Return why the estimate at one point is 0 or not a number; empty if it is neither."""
 
+    @property
     @abstractmethod
-    def cost(self) -> tuple[float, float]:
-        """Return the cost of an estimate without particles, and per particle, in the same unit."""
+    def fixed_cost(self) -> float:
+        """Cost of an estimate without its particles, in units of that of one particle."""
 
     def with_particles(self, n_particles: int) -> Self:
         """Return the estimator with another number of particles."""

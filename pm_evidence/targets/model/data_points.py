@@ -152,6 +152,8 @@ class DataPointsTarget(ExchangedTarget):
     fractions of a point are powers of its likelihood. `having` gives the target for another part.
     """
 
+    hyperparameters = None  # not known, as ``is_log_concave``
+
     def __init__(
         self, target: PyMCTarget, order: Indices, batches: tuple[int, ...] | None = None
     ) -> None:

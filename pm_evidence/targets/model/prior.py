@@ -56,29 +56,25 @@ class PriorSampler:
     ) -> None:
         self.log_order_mass = log_order_mass
         self._together, self._one_by_one = None, None
-        seed = np.random.SeedSequence(0)
         with _drawing():
             try:
                 self._together = numpy_draws(outputs)
-                shapes = [np.shape(value)[1:] for value in self._together(1, seed)]
+                first = [value[0] for value in self._together(1, np.random.SeedSequence(0))]
             except NotBatchedError:
                 self._one_by_one = _OneByOne(outputs)
-                shapes = [np.shape(value) for value in self._one_by_one.first()]
-        self.layout = Layout.of(shapes, names, dtypes)
+                first = self._one_by_one.first()
+        self.layout = Layout.of([np.shape(value) for value in first], names, dtypes)
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> Floats:
         """Return ``n`` draws as flat vectors, shape ``(n, n_dim)``."""
-        with _drawing():
-            return self._drawn(n, seed)
-
-    def _drawn(self, n: int, seed: np.random.SeedSequence) -> Floats:
         out = np.empty((n, self.layout.size))
-        if self._together is not None:
-            values = self._together(n, seed)
-            for variable, value in zip(self.layout.variables, values, strict=True):
-                out[:, variable.positions] = value.reshape(n, variable.size)
-        elif self._one_by_one is not None:
-            self._one_by_one.fill(out, seed, self.layout)
+        with _drawing():
+            if self._one_by_one is not None:
+                self._one_by_one.fill(out, seed, self.layout)
+            elif self._together is not None:
+                values = self._together(n, seed)
+                for variable, value in zip(self.layout.variables, values, strict=True):
+                    out[:, variable.positions] = value.reshape(n, variable.size)
         return out
 
 

@@ -140,7 +140,10 @@ class PyMCTarget:
 
     @cached_property
     def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
-        """The few given which the posterior is log-concave in the others; None if not known."""
+        """The few given which the posterior is log-concave in the others; None if not known.
+
+        Given the scale and the location of a variable, a change of its coordinates is linear.
+        """
         return find_hyperparameters(self)
 
     @cached_property
@@ -338,13 +341,7 @@ class ExchangedTarget(PyMCTarget):
     The graphs of a derived class hold ``_arrays`` as shared variables, one for each.
     """
 
-    # not known, because the arrays are not those of the graphs
-    is_log_concave = False
-
-    @property
-    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
-        """Always None: not known, for the same reason."""
-        return None
+    is_log_concave = False  # not known, because the arrays are not those of the graphs
 
     _base: Self | None = None
     _arrays: Sequence[NDArray[Any]]
@@ -353,15 +350,14 @@ class ExchangedTarget(PyMCTarget):
     def density(self) -> Density:
         """Log prior and log likelihood, without gradients."""
         if self._base is None:
-            return self._compiled(self.graphs(), None)
+            return super().density
         return self._base.density.reading(self._exchanged())
 
     @cached_property
     def differentiable(self) -> Density | None:
         """Log prior and log likelihood with gradients; None if there is no gradient."""
         if self._base is None:
-            found: Density | None = PyMCTarget.differentiable.func(self)  # type: ignore[attr-defined]
-            return found
+            return super().differentiable
         compiled = self._base.differentiable
         return None if compiled is None else compiled.reading(self._exchanged())
 
@@ -449,14 +445,6 @@ class ReparameterisedTarget(ExchangedTarget):
                 self.model, self.variables, values, amount, log_unit, self.factors
             ),
         )
-
-    @cached_property
-    def hyperparameters(self) -> tuple[FlatVariable, ...] | None:
-        """A few variables given which the posterior is log-concave; see ``PyMCTarget``.
-
-        Given the scale and the location of a variable, a change of its coordinates is linear.
-        """
-        return find_hyperparameters(self)
 
     # the model's own variables ----------------------------------------------------------------
 

@@ -33,7 +33,7 @@ def test_weights_of_many_particles():
     weights = many.look_ahead()[0].eval({many.h: states, many.y: 0.7})
     expected = pm.logp(pm.Normal.dist(states, 0.5), 0.7).eval()
     np.testing.assert_allclose(weights, expected)
-    assert not many.move(MISSING)[1].eval({many.n: 3}).any()
+    assert not many.step(MISSING, first=False)[1].eval({many.n: 3}).any()
 
 
 # --- steps ---
