@@ -28,8 +28,9 @@ from pytensor.scalar.basic import Cast, ScalarType
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import MakeVector
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.linalg import cholesky, solve_triangular
+from pytensor.tensor.linalg import matrix_inverse
 from pytensor.tensor.math import Prod, Sum
+from pytensor.tensor.random.basic import multivariate_normal
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -39,7 +40,6 @@ from pytensor.tensor.subtensor import (
     indices_from_subtensor,
 )
 from pytensor.tensor.type import TensorType
-from pytensor.tensor.type_other import NoneTypeT
 
 from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.exceptions import ModelError
@@ -107,24 +107,11 @@ def with_exact_car(graphs: Sequence[Variable]) -> list[Variable]:
 def _exactly(node: Any, inputs: list[Variable]) -> tuple[Variable, Variable] | None:
     if not isinstance(node.op, CARRV):
         return None
-    *parameters, _ = inputs  # the last says whether W is valid
-    successor, draw = _draw(*parameters)
+    rng, size, mu, w, alpha, tau, _ = inputs  # the last says whether W is valid
+    w, alpha, tau = _dense(w), pt.squeeze(alpha), pt.squeeze(tau)
+    covariance = matrix_inverse(tau * (pt.diag(w.sum(axis=0)) - alpha * w))
+    successor, draw = multivariate_normal.make_node(rng, size, mu, covariance).outputs
     return successor, node.outputs[1].type.filter_variable(draw, allow_convert=True)
-
-
-def _draw(
-    rng: Variable, size: Variable, mu: Variable, w: Variable, alpha: Variable, tau: Variable
-) -> tuple[Variable, Variable]:
-    """Return the next generator, and ``mu + L^-T z`` where ``L L^T`` is the precision."""
-    w = _dense(w)
-    alpha, tau = (pt.squeeze(v) for v in (alpha, tau))
-    factor = cholesky(tau * (pt.diag(w.sum(axis=0)) - alpha * w))
-    implied = isinstance(size.type, NoneTypeT)
-    shape = mu.shape if implied else pt.concatenate([size, mu.shape[-1:]])
-    successor, z = pt.random.normal(size=shape, rng=rng, return_next_rng=True)
-    rows = z.reshape((-1, mu.shape[-1]))
-    solved = solve_triangular(factor.T, rows.T, lower=False).T
-    return successor, mu + solved.reshape(shape)
 
 
 def _dense(w: Variable) -> Variable:
