@@ -47,9 +47,8 @@ class GroupedData:
     @classmethod
     def from_user(cls, name: str, observed: Any, groups: Any) -> Self:
         """Return data and groups after checking them."""
-        values = _values(name, observed)
+        values, kept = _rows(name, observed)
         labels, index = _by_group(groups, len(values))
-        kept = np.flatnonzero(~_missing_rows(name, values))
         empty = np.setdiff1d(np.arange(len(labels)), index[kept])
         if empty.size:
             raise ValueError(
@@ -61,37 +60,32 @@ class GroupedData:
 
     def without_missing(self, name: str, observed: NDArray[Any]) -> NDArray[Any]:
         """Return the rows that are not missing."""
-        values = _values(name, observed)
+        values, kept = _rows(name, observed)
         shape = (len(self.index), *self.event_shape)
-        if values.shape != shape or not np.array_equal(
-            np.flatnonzero(~_missing_rows(name, values)), self.kept
-        ):
+        if values.shape != shape or not np.array_equal(kept, self.kept):
             raise ModelError(
                 f"data of {name!r} may change in their values only, but shape {values.shape} "
                 f"(it was {shape}) or missing rows have changed; build the model again."
             )
-        return values[self.kept]
+        return values[kept]
 
     def with_type_of(self, variable: Variable, observed: Any) -> Any:
         """Return the data as the model stores them: in the variable's type unless some are NaN."""
         if isinstance(observed, Variable):
             return observed
-        values = _values("observed", observed)
-        converted = values.astype(variable.dtype) if len(self.kept) == len(values) else values
+        values, kept = _rows("observed", observed)
+        converted = values.astype(variable.dtype) if len(kept) == len(values) else values
         return converted if np.array_equal(converted, values) else values
 
 
-def _values(name: str, observed: Any) -> NDArray[Any]:
+def _rows(name: str, observed: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the data, and the rows that are not missing."""
     values = variable.given_value(f"observed of {name!r}", observed)
     if values.dtype.kind not in "biuf" or values.ndim == 0 or len(values) == 0:
         raise TypeError(
             f"observed of {name!r} must be numbers, one row for every observation, got "
             f"{values.dtype} of shape {values.shape}; pass an array, with NaN where one is missing."
         )
-    return values
-
-
-def _missing_rows(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
     rows = values.reshape(len(values), -1)
     bad = np.flatnonzero(np.isinf(rows).any(axis=1))
     if bad.size:
@@ -99,14 +93,14 @@ def _missing_rows(name: str, values: NDArray[Any]) -> NDArray[np.bool_]:
             f"observed of {name!r} must be finite, got {values[bad[0]]} in row {bad[0]}; correct "
             "it, or put NaN where an observation is missing."
         )
-    missing: NDArray[np.bool_] = np.isnan(rows).any(axis=1)
+    missing = np.isnan(rows).any(axis=1)
     partly = np.flatnonzero(missing & ~np.isnan(rows).all(axis=1))
     if partly.size:
         raise ValueError(
             f"an observation of {name!r} must be missing as a whole, but row {partly[0]} is "
             f"{values[partly[0]]}; put NaN in all of it."
         )
-    return missing
+    return values, np.flatnonzero(~missing)
 
 
 def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -116,22 +110,19 @@ def _by_group(groups: Any, n_obs: int) -> tuple[NDArray[Any], NDArray[np.int64]]
             f"groups must give the group of each of the {n_obs} observations, got shape "
             f"{groups.shape}; pass one label for every row of observed."
         )
+    wrong = None
     if groups.dtype.kind == "f" and not np.array_equal(groups, np.floor(groups)):
+        wrong = groups[groups != np.floor(groups)][0]
+    elif groups.dtype.kind == "O" and not all(isinstance(label, str) for label in groups):
+        wrong = "a mixture of types"
+    elif groups.dtype.kind not in "biufUSOM":
+        wrong = f"dtype {groups.dtype}"
+    if wrong is not None:
         raise ValueError(
-            "groups must be whole numbers or labels, got "
-            f"{groups[groups != np.floor(groups)][0]}; every observation needs a group."
-        )
-    if groups.dtype.kind not in "biufUSOM":
-        raise ValueError(
-            f"groups must be whole numbers or labels, got dtype {groups.dtype}; pass one label for "
-            "every row of observed."
+            f"groups must be whole numbers or labels, got {wrong}; every observation needs a "
+            "group: pass one label for every row of observed, such as a string."
         )
     if groups.dtype.kind == "O":
-        if not all(isinstance(label, str) for label in groups):
-            raise ValueError(
-                "groups must be whole numbers or labels, got a mixture of types; every "
-                "observation needs a group: pass strings, for example groups.astype(str)."
-            )
         groups = groups.astype(str)
     labels, index = np.unique(groups, return_inverse=True)
     return labels, index.astype(np.int64)

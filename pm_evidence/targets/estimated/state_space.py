@@ -96,20 +96,17 @@ def trace(functions: dict[str, Any], data: Floats) -> StateSpaceGraphs:
             _check_state(name, further[name], h)
     if functions["look_ahead"] is not None:
         variable.check_call("look_ahead", functions["look_ahead"], h, t, y)
-        further["look_ahead"] = _scalar(functions["look_ahead"](h, t, y))
+        weight = functions["look_ahead"](h, t, y)
+        if not isinstance(weight, Variable) or weight.type.ndim != 0:
+            raise TypeError(
+                f"look_ahead must return a scalar log weight, got {type(weight).__name__}"
+                f"{getattr(getattr(weight, 'type', None), 'shape', '')}; return for example "
+                "pm.logp(dist, y)."
+            )
+        further["look_ahead"] = weight
     graphs = StateSpaceGraphs(h, t, y, init, transition, emission, **further)
     check_rows(graphs, data)
     return graphs
-
-
-def _scalar(result: Any) -> Variable:
-    if not isinstance(result, Variable) or result.type.ndim != 0:
-        raise TypeError(
-            f"look_ahead must return a scalar log weight, got {type(result).__name__}"
-            f"{getattr(getattr(result, 'type', None), 'shape', '')}; return for example "
-            "pm.logp(dist, y)."
-        )
-    return result
 
 
 def _shape(what: str, distribution: Variable) -> tuple[int, ...]:
@@ -386,11 +383,13 @@ def _check_filter(filter: str, proposal: Any, init_proposal: Any, look_ahead: An
             'filter="guided" needs a proposal, got None; pass proposal=lambda h, t, y: '
             "pm.Normal.dist(...), or leave filter out."
         )
-    given = {"proposal": proposal, "init_proposal": init_proposal, "look_ahead": look_ahead}
-    belongs = {"proposal": "guided", "init_proposal": "guided", "look_ahead": "auxiliary"}
-    for argument, value in given.items():
-        if value is not None and filter != belongs[argument]:
+    for argument, value, own in (
+        ("proposal", proposal, "guided"),
+        ("init_proposal", init_proposal, "guided"),
+        ("look_ahead", look_ahead, "auxiliary"),
+    ):
+        if value is not None and filter != own:
             raise ValueError(
-                f'{argument} is for filter="{belongs[argument]}", got it with filter="{filter}"; '
-                f'pass filter="{belongs[argument]}", or drop {argument}.'
+                f'{argument} is for filter="{own}", got it with filter="{filter}"; '
+                f'pass filter="{own}", or drop {argument}.'
             )
