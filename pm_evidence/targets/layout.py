@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.graph.basic import Variable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
 
 from pm_evidence.core.exceptions import ModelError
 
@@ -103,6 +104,17 @@ def shape_of(variable: Variable) -> tuple[int, ...]:
     if None in shape:
         shape = variable.shape.eval(mode="FAST_COMPILE")
     return tuple(int(n) for n in shape)
+
+
+def value_of(variable: Any) -> NDArray[Any]:
+    """Return the value of a constant, a ``pm.Data``, what is computed from these, or an array."""
+    if isinstance(variable, Constant):
+        return np.asarray(variable.data)
+    if isinstance(variable, SharedVariable):
+        return np.asarray(variable.get_value())
+    if isinstance(variable, Variable):
+        return np.asarray(variable.eval(mode="FAST_COMPILE"))
+    return np.asarray(variable)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_evidence.core.checks import check_count, check_kind, check_text, described, plain_array
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.calls import CompiledCall
-from pm_evidence.targets.layout import Layout
+from pm_evidence.targets.layout import Layout, value_of
 from pm_evidence.targets.model.upstream import log_densities
 
 Floats = NDArray[np.float64]
@@ -173,22 +173,11 @@ def model_of(name: Any, model: Any, dims: Any) -> pm.Model:
 def given_value(name: str, value: Any) -> NDArray[Any]:
     """Return the array that the user gives, NaN where a number is masked."""
     if isinstance(value, Variable):
-        return numeric_value(value)
+        return value_of(value)
     if np.ma.isMaskedArray(value):
         is_number = value.dtype.kind in "biuf"
         return np.ma.filled(value.astype(float), np.nan) if is_number else np.asarray(value)
     return plain_array(name, value)
-
-
-def numeric_value(variable: Any) -> NDArray[Any]:
-    """Return the array that a constant, a ``pm.Data`` or an array holds."""
-    if isinstance(variable, Constant):
-        return np.asarray(variable.data)
-    if isinstance(variable, SharedVariable):
-        return np.asarray(variable.get_value())
-    if isinstance(variable, Variable):
-        return np.asarray(variable.eval(mode="FAST_COMPILE"))
-    return np.asarray(variable)
 
 
 class EstimatedRV(SymbolicRandomVariable):
@@ -317,7 +306,7 @@ def estimators_of(model: pm.Model) -> list[Any]:
         spec = rv.owner.op.spec
         parents = model.replace_rvs_by_values(rv.owner.inputs[: len(spec.parents)])
         graphs = clone_replace(parents, values, rebuild_strict=False)
-        observed = numeric_value(model.rvs_to_values[rv])
+        observed = value_of(model.rvs_to_values[rv])
         result.append(spec.estimator(rv.name, x, graphs, observed))
     return result
 

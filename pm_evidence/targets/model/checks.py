@@ -28,7 +28,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.checks import check_dimensions, described
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.targets.layout import Layout, Particles, shape_of
+from pm_evidence.targets.layout import Layout, Particles, shape_of, value_of
 from pm_evidence.targets.model.upstream import (
     check_known_indices,
     default_transform,
@@ -291,8 +291,7 @@ def discrete_support(rv: Variable, shape: tuple[int, ...]) -> tuple[Floats, Floa
     values = constant_fold(bounds(*op.dist_params(rv.owner)), raise_not_constant=False)
     if any(isinstance(v, Variable) and _is_random(v) for v in values):
         return unknown
-    known = [v.eval(mode="FAST_COMPILE") if isinstance(v, Variable) else v for v in values]
-    lower, upper = (np.broadcast_to(v, shape).ravel().astype(float) for v in known)
+    lower, upper = (np.broadcast_to(value_of(v), shape).ravel().astype(float) for v in values)
     return lower, upper
 
 

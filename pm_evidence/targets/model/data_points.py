@@ -11,14 +11,13 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.tensor.special import LogSumExp
 from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.rewrite import rewrite
-from pm_evidence.targets.layout import shape_of
+from pm_evidence.targets.layout import shape_of, value_of
 from pm_evidence.targets.model.log_density import DensityGraphs, density_graphs
 from pm_evidence.targets.model.target import ExchangedTarget, PyMCTarget
 from pm_evidence.targets.model.vectorised import quietly
@@ -76,7 +75,7 @@ def _of_rows_of_data(
     def part_of(data: Any) -> Variable:
         if not isinstance(data.type, TensorType):
             return data
-        value = _value(data)
+        value = value_of(data)
         if n in value.shape:
             axis = value.shape.index(n)
             stored = np.ascontiguousarray(np.take(value, order, axis))
@@ -98,15 +97,6 @@ def _of_rows_of_data(
 
     (part,) = rewrite([array], of_part)
     return part if array in varying else part_of(array)
-
-
-def _value(array: Any) -> NDArray[Any]:
-    """Return the value of an array that depends on data alone."""
-    if isinstance(array, Constant):
-        return np.asarray(array.data)
-    if isinstance(array, SharedVariable):
-        return np.asarray(array.get_value(borrow=True))
-    return np.asarray(array.eval(mode="FAST_COMPILE"))
 
 
 @dataclass(frozen=True, eq=False)

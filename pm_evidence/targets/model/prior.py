@@ -25,7 +25,7 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.compile.numba_draws import compile_draws
 from pm_evidence.targets.compile.numpy_draws import numpy_draws
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
-from pm_evidence.targets.layout import Layout, shape_of
+from pm_evidence.targets.layout import Layout, shape_of, value_of
 from pm_evidence.targets.model.coordinates import CovarianceFactor, LocationScale
 from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.upstream import with_asserted_indices, with_exact_car
@@ -202,7 +202,7 @@ def _wrong_parameters(rv: Variable) -> str | None:
             pm.logp(rv, pt.ones_like(rv)).eval(mode="FAST_COMPILE")
     except (ParameterValueError, AssertionError) as error:
         return f"its parameters must satisfy {' '.join(str(error).split())}"
-    parameters = [each.eval(mode="FAST_COMPILE") for each in rv.owner.op.dist_params(rv.owner)]
+    parameters = [value_of(each) for each in rv.owner.op.dist_params(rv.owner)]
     if all(np.isfinite(each).all() for each in parameters):
         return None
     return f"its parameters are {', '.join(str(np.round(each, 4)) for each in parameters)}"
