@@ -518,7 +518,7 @@ class ParticleFilter(LikelihoodEstimator):
         """
         x, seeds = self.checked(x, seeds)
         log_density = np.full((len(x), len(self.observed)), -np.inf)
-        filter_rows(x, seeds, self._model, self._options, log_density)
+        filter_rows(x, seeds, *self._model, log_density)
         return log_density
 
     @property
@@ -548,7 +548,7 @@ class ParticleFilter(LikelihoodEstimator):
             *np.full((2, shape[0]), np.nan),
         )
         precomputed = np.empty(self.code.n_precomputed)
-        run(rows[0], checked[0], self._model, self._options, precomputed, record)
+        run(rows[0], checked[0], *self._model, precomputed, record)
         return record._replace(states=record.states.reshape(*shape, *self.state_shape))
 
     def _path(self, done: Record, seeds: Any) -> Floats:
@@ -609,12 +609,9 @@ class ParticleFilter(LikelihoodEstimator):
         )
 
     @property
-    def _model(self) -> tuple[Any, ...]:
-        rows = self.observed.reshape(len(self.observed), -1)
-        size = int(np.prod(self.state_shape))
-        return self.code.calls, self.code.frames, rows, self.kinds, size
-
-    @property
-    def _options(self) -> Options:
-        scheme = CODES[self.resampling]
-        return Options(self.n_particles, self.code.n_precomputed, scheme, self.ess)
+    def _model(self) -> tuple[tuple[Any, ...], Options]:
+        """The model and the options, as compiled loops take them."""
+        code, rows = self.code, self.observed.reshape(len(self.observed), -1)
+        size, scheme = int(np.prod(self.state_shape)), CODES[self.resampling]
+        options = Options(self.n_particles, code.n_precomputed, scheme, self.ess)
+        return (code.calls, code.frames, rows, self.kinds, size), options

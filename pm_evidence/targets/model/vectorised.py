@@ -87,17 +87,12 @@ class RowFunction:
     def _is_right(self, inputs: Any, others: Any, found: Sequence[NDArray[Any]]) -> bool:
         first = self._single(*(value[0] for value in inputs), *others)
         pairs = zip(first, found, strict=True)
-        return all(
-            len(many) == len(inputs[0]) and np.allclose(many[0], one, rtol=1e-8, equal_nan=True)
-            for one, many in pairs
-        )
+        return all(np.allclose(many[0], one, rtol=1e-8, equal_nan=True) for one, many in pairs)
 
     @staticmethod
     def _of_rows(value: NDArray[Any], ndim: int, n: int) -> NDArray[Any]:
         """Return an output with a leading dimension of draws, also if it is the same for all."""
         value = np.asarray(value)
         if value.ndim == ndim:
-            return np.broadcast_to(value, (n, *value.shape))
-        if len(value) == 1:
-            return np.broadcast_to(value, (n, *value.shape[1:]))
-        return value
+            value = value[None]
+        return value if len(value) == n else np.broadcast_to(value, (n, *value.shape[1:]))
