@@ -29,11 +29,7 @@ from pytensor.tensor.random.type import RandomGeneratorType
 from pm_evidence.core.checks import check_dimensions, described
 from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.targets.layout import Layout, Particles, shape_of, value_of
-from pm_evidence.targets.model.upstream import (
-    check_known_indices,
-    default_transform,
-    name_of_distribution,
-)
+from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.vectorised import quietly
 
 Floats = NDArray[np.float64]
@@ -159,7 +155,7 @@ def _check_density(rv: Variable) -> None:
     """Refuse a continuous variable that takes some value with positive probability."""
     continuous = np.dtype(rv.dtype).kind == "f"
     if continuous and has_atom(rv):
-        raise ModelError(_no_density(f"{rv.name} ~ {name_of_distribution(rv)}", rv.name))
+        raise ModelError(_no_density(f"{rv.name} ~ {upstream.name_of_distribution(rv)}", rv.name))
 
 
 def _no_density(what: str, name: str) -> str:
@@ -213,7 +209,7 @@ def _check_indices(model: pm.Model) -> None:
         v for rv in model.basic_RVs for v in rv.owner.inputs if isinstance(v.type, pt.TensorType)
     ]
     terms = [*parameters, *model.potentials, *model.deterministics]
-    check_known_indices(terms, data)
+    upstream.check_known_indices(terms, data)
 
 
 def _check_mixture(rv: Variable) -> None:
@@ -262,7 +258,7 @@ def keeps_support(rv: Variable, transform: Transform | None) -> bool:
         return False
     if module.startswith(_BY_USERS):
         return False
-    usual = default_transform(op, rv)
+    usual = upstream.default_transform(op, rv)
     if transform is usual:
         return True
     if type(transform) is not type(usual):

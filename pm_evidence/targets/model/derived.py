@@ -11,13 +11,7 @@ import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
 from pymc.backends.arviz import find_observations
-from pymc.distributions.continuous import (
-    HalfCauchyRV,
-    HalfStudentTRV,
-    MoyalRV,
-    SkewNormalRV,
-    WeibullBetaRV,
-)
+from pymc.distributions import continuous
 from pymc.distributions.distribution import SymbolicRandomVariable, create_partial_observed_rv
 from pymc.distributions.multivariate import MvNormalRV, ZeroSumNormalRV
 from pymc.distributions.shape_utils import change_dist_size
@@ -29,14 +23,8 @@ from pytensor.tensor.random.op import RandomVariable
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.targets.layout import Layout, shape_of
+from pm_evidence.targets.model import upstream
 from pm_evidence.targets.model.prior import UnconstrainedSpace
-from pm_evidence.targets.model.upstream import (
-    default_transform,
-    in_double_precision,
-    missing_constant,
-    name_of_distribution,
-    with_exact_car,
-)
 from pm_evidence.targets.model.vectorised import RowFunction, quietly
 
 Floats = NDArray[np.float64]
@@ -73,7 +61,7 @@ def free_variable(model: pm.Model, parameter: str, name: Any) -> Any:
 
 def is_usual(model: pm.Model, rv: Any) -> bool:
     """Return whether a variable has the transform that PyMC gives to its distribution."""
-    usual = default_transform(rv.owner.op, rv)
+    usual = upstream.default_transform(rv.owner.op, rv)
     return type(model.rvs_to_transforms[rv]) is type(usual)
 
 
@@ -125,18 +113,18 @@ _SCALE_AT = {
     ptr.NormalRV: 1,
     ptr.HalfNormalRV: 1,
     ptr.StudentTRV: 2,
-    HalfStudentTRV: 1,
+    continuous.HalfStudentTRV: 1,
     ptr.CauchyRV: 1,
-    HalfCauchyRV: 0,
+    continuous.HalfCauchyRV: 0,
     ptr.LaplaceRV: 1,
     ptr.LogisticRV: 1,
     ptr.GumbelRV: 1,
-    MoyalRV: 1,
-    SkewNormalRV: 1,
+    continuous.MoyalRV: 1,
+    continuous.SkewNormalRV: 1,
     ptr.ExponentialRV: 0,
     ptr.GammaRV: 1,
     ptr.InvGammaRV: 1,
-    WeibullBetaRV: 1,
+    continuous.WeibullBetaRV: 1,
     ptr.LogNormalRV: 1,
     ZeroSumNormalRV: 0,
 }
@@ -154,7 +142,7 @@ def scaled_prior(rv: Any, factor: float) -> Variable:
     if type(node.op) not in (*_SCALE_AT, ptr.UniformRV, MvNormalRV):
         raise ModelError(
             f"priors[{rv.name!r}] must hold distributions instead of factors, got a factor for "
-            f"{rv.name!r}, which is {name_of_distribution(rv)}: it has no scale about a "
+            f"{rv.name!r}, which is {upstream.name_of_distribution(rv)}: it has no scale about a "
             "location. Pass for example "
             f"{{'wider': pm.Beta.dist(1, 1)}}; factors are for {SCALABLE}."
         )
@@ -202,7 +190,7 @@ class ChangedPrior:
         user gave.
         """
         usual = (is_usual(self.model, rv) for rv in self.model.free_RVs)
-        exact = missing_constant(self.model, [self.old]) is None
+        exact = upstream.missing_constant(self.model, [self.old]) is None
         return exact and all(usual) and is_usual(self.changed, self.new)
 
     def log_priors(self, draws: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
@@ -214,7 +202,7 @@ class ChangedPrior:
             value = inputs[self.old]
             densities = [pm.logp(rv, value).sum() for rv in (self.new, self.old)]
             graphs = clone_replace(densities, {**inputs, **data}, rebuild_strict=False)
-            function = RowFunction(list(inputs.values()), in_double_precision(graphs), [])
+            function = RowFunction(list(inputs.values()), upstream.in_double_precision(graphs), [])
             new, old = function([np.asarray(draws[rv.name], rv.dtype) for rv in free], [])
         return np.asarray(new, float), np.asarray(old, float)
 
@@ -251,7 +239,7 @@ def changed_prior(model: pm.Model, name: str, change: Change) -> ChangedPrior:
     if type(old.owner.op) is not type(new.owner.op):
         changed.rvs_to_initial_values[new] = None
         if is_usual(model, old):
-            transform = default_transform(new.owner.op, new)
+            transform = upstream.default_transform(new.owner.op, new)
             changed.rvs_to_transforms[new] = transform
             values[new] = _coordinate_of(new, transform)
     return ChangedPrior(model, _with_values(changed, values), old, new)
@@ -334,7 +322,7 @@ class PointNull:
             graphs = self.null.replace_rvs_by_values([total])
             if self.is_certain:
                 return np.asarray(graphs[0].eval(mode="FAST_COMPILE"), float).reshape(1)
-            function = RowFunction(self.null.value_vars, in_double_precision(graphs), [])
+            function = RowFunction(self.null.value_vars, upstream.in_double_precision(graphs), [])
             layout = Layout.of([shape_of(value) for value in self.null.value_vars])
             parts = zip(layout.split(x), self.null.value_vars, strict=True)
             (found,) = function([part.astype(value.dtype) for part, value in parts], [])
@@ -449,7 +437,7 @@ def _check_value(rv: Any, name: str, value: Floats) -> None:
     if np.isnan(value).any() and rv.owner.op.ndim_supp > 0:
         raise ValueError(
             f"point[{name!r}] must hold all elements of a multivariate variable, got NaN in "
-            f"that of {name!r}, which is {name_of_distribution(rv)}; write the "
+            f"that of {name!r}, which is {upstream.name_of_distribution(rv)}; write the "
             "variable as independent elements to hold some of them."
         )
 
@@ -464,7 +452,7 @@ def _check_priors(model: pm.Model, held: list[Any]) -> None:
                 "prior is cut by a transform that is not the usual one; use a distribution with "
                 "the support that is meant, such as pm.Truncated."
             )
-    if missing_constant(model, held) is not None:
+    if upstream.missing_constant(model, held) is not None:
         raise ModelError(
             "point must name variables with a normalised prior, got one of pm.CAR; compare the "
             "models: pe.compare_models."
@@ -537,7 +525,7 @@ def _drawn(
 
     A transform that the user gave, such as an ordered one, truncates the prior.
     """
-    variables = with_exact_car([*model.free_RVs, *model.observed_RVs])
+    variables = upstream.with_exact_car([*model.free_RVs, *model.observed_RVs])
     names = [rv.name for rv in (*model.free_RVs, *model.observed_RVs)]
     space = UnconstrainedSpace(model) if model.free_RVs else None
     found: list[tuple[dict[str, NDArray[Any]], Floats]] = []
