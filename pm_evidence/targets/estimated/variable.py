@@ -300,7 +300,10 @@ def estimators_of(model: pm.Model) -> list[Any]:
     estimated = estimated_variables(model)
     if not estimated:
         return []
-    x, values = flat_values(model)
+    shapes, variables = model.eval_rv_shapes(), model.value_vars
+    layout = Layout.of([shapes[v.name] for v in variables], dtypes=[v.dtype for v in variables])
+    x = pt.TensorType("float64", shape=(layout.size,))("x")
+    values = dict(zip(variables, layout.split_graph(x), strict=True))
     result = []
     for rv in estimated:
         spec = rv.owner.op.spec
@@ -309,12 +312,3 @@ def estimators_of(model: pm.Model) -> list[Any]:
         observed = value_of(model.rvs_to_values[rv])
         result.append(spec.estimator(rv.name, x, graphs, observed))
     return result
-
-
-def flat_values(model: pm.Model) -> tuple[Variable, dict[Variable, Variable]]:
-    """Return the flat vector of unconstrained values, and all value variables as parts of it."""
-    shapes = model.eval_rv_shapes()
-    variables = model.value_vars
-    layout = Layout.of([shapes[v.name] for v in variables], dtypes=[v.dtype for v in variables])
-    x = pt.TensorType("float64", shape=(layout.size,))("x")
-    return x, dict(zip(variables, layout.split_graph(x), strict=True))
