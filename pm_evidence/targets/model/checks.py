@@ -10,9 +10,11 @@ import pytensor.tensor as pt
 import pytensor.tensor.random.basic as ptr
 from numpy.typing import NDArray
 from pymc.data import MinibatchOp
+from pymc.distributions.censored import CensoredRV
 from pymc.distributions.continuous import FlatRV, HalfFlatRV
+from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.discrete import DiscreteUniformRV
-from pymc.distributions.distribution import PartialObservedRV, SymbolicRandomVariable
+from pymc.distributions.distribution import DiracDeltaRV, PartialObservedRV, SymbolicRandomVariable
 from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.multivariate import CARRV, ICARRV
 from pymc.distributions.shape_utils import change_dist_size
@@ -23,7 +25,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import MissingInputError
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.scan.op import Scan
 from pytensor.tensor.random.type import RandomGeneratorType
 
 from pm_evidence.core.checks import check_dimensions, described
@@ -36,7 +38,7 @@ Floats = NDArray[np.float64]
 
 # If a continuous variable has this many equal prior draws, and this share of all, it has an atom.
 _FEWEST_TIES, _LEAST_TIED_SHARE = 3, 1e-3
-# What is raised by imputed variables, parts of other ones, and those that cannot be drawn at all.
+# What is raised by parts of other variables, and by those that cannot be drawn at all.
 _UNDRAWABLE = (MissingInputError, RuntimeError, TypeError, ValueError, ArithmeticError, IndexError)
 # Numbers of draws among which atoms are looked for; fewer where there are many numbers in each.
 _MOST_DRAWS, _FEWEST, _MOST_NUMBERS = 1000, 100, 100_000
@@ -45,11 +47,21 @@ _MOST_DRAWS, _FEWEST, _MOST_NUMBERS = 1000, 100, 100_000
 def has_atom(variable: Variable) -> bool:
     """Return whether a variable, given its parents, takes a value with positive probability.
 
-    A density draws no value repeatedly. Distributions with an operation of their own have none of
-    their atoms in a graph: what Python functions of ``pm.CustomDist`` repeat is seen when the prior
-    is drawn.
+    It does if one of the distributions that it is made of does, or if draws of it repeat a value.
+    Only censoring and graphs of users can give atoms to distributions that have none. Atoms of
+    loops and of Python functions of users are seen when the prior is drawn.
     """
-    if isinstance(variable.owner.op, RandomVariable):
+    op = variable.owner.op
+    made_of = [
+        v
+        for v in variable.owner.inputs
+        if not v.name and isinstance(getattr(v.owner, "op", None), SymbolicRandomVariable)
+    ]
+    if isinstance(op, DiracDeltaRV) or any(map(has_atom, made_of)):
+        return True
+    if not isinstance(op, CensoredRV | CustomSymbolicDistRV):
+        return False
+    if any(isinstance(node.op, Scan) for node in _nodes(variable)):
         return False
     n = int(np.clip(_MOST_NUMBERS // max(math.prod(shape_of(variable)), 1), _FEWEST, _MOST_DRAWS))
     try:

@@ -158,6 +158,7 @@ NO_ATOMS = {
         )
     ),
     "wishart": lambda: pm.Wishart("a", nu=4, V=np.eye(2)),
+    "correlations": lambda: pm.LKJCorr("a", n=3, eta=1.0),  # of which some are always 1
 }
 
 
