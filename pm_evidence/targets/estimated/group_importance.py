@@ -318,7 +318,10 @@ class GroupDensity:
 def compile_groups(x: Variable, z: Variable, joint: Variable, start: Variable) -> GroupDensity:
     """Compile the densities of groups as functions of parameters and effects."""
     n_groups, n_dim = z.type.shape
-    joint, parameters, precomputed = _split(joint, z)
+    graphs = in_double_precision(with_gamma_ratios(_check_each([joint], z)))
+    (joint,), parameters, precomputed = split_parameters_only(graphs, [z])
+    joint = pt.specify_shape(joint, (n_groups,))
+    precomputed = pt.specify_shape(precomputed, parameters.type.shape)
     (start,) = in_double_precision([start])
     gradient, hessian = _derivatives(joint, z)
     calls = (
@@ -327,13 +330,6 @@ def compile_groups(x: Variable, z: Variable, joint: Variable, start: Variable) -
         compile_call([z, parameters], [joint]),
     )
     return GroupDensity(calls, (parameters.type.shape[0], n_groups, n_dim))
-
-
-def _split(joint: Variable, z: Variable) -> tuple[Variable, Variable, Variable]:
-    joint = in_double_precision(with_gamma_ratios(_check_each([joint], z)))
-    (joint,), parameters, precomputed = split_parameters_only(joint, [z])
-    precomputed = pt.specify_shape(precomputed, parameters.type.shape)
-    return pt.specify_shape(joint, (z.type.shape[0],)), parameters, precomputed
 
 
 def _derivatives(joint: Variable, z: Variable) -> tuple[Variable, Variable]:
