@@ -549,7 +549,7 @@ class ParticleFilter(LikelihoodEstimator):
         )
         precomputed = np.empty(self.code.n_precomputed)
         run(rows[0], checked[0], *self._model, precomputed, record)
-        return record._replace(states=record.states.reshape(*shape, *self.state_shape))
+        return Record(record.states.reshape(*shape, *self.state_shape), *record[1:])
 
     def _path(self, done: Record, seeds: Any) -> Floats:
         """Return one path of the state given all data, shape ``(n_times, ...)``."""
