@@ -9,7 +9,6 @@ from pm_evidence.api.arguments import (
     check_memory,
     checked_cores,
     checked_executor,
-    idata_options,
     one_target,
 )
 from pm_evidence.core.checks import check_count
@@ -96,19 +95,25 @@ def simulate_and_certify(
     sampler = AIS(n_stages=n_stages)
     check_count("draws", draws, 2 * sampler.chain_length)
     check_memory(draws)
-    seed = resolve_seed(random_seed)
-    run = Run(sampler, draws, checked_cores(cores), checked_executor(executor), seed)
+    run = Run(
+        sampler,
+        draws,
+        checked_cores(cores),
+        checked_executor(executor),
+        resolve_seed(random_seed),
+        kernel=kernel,
+        display=Display(progressbar),
+    )
     if default_method(given) == "aisel":
         raise ModelError(
             "simulate_and_certify needs a likelihood that can be evaluated, got a model with "
             "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
             "estimate of its own. Use sample_evidence(method=pe.methods.AISEL(resampling=None))."
         )
-    with Display(progressbar) as display:
-        with display.compiling():
-            simulated, x = simulate(given, seed)
+    with run.display:
+        with run.display.compiling():
+            simulated, x = simulate(given, run.seed)
             main = target_of(simulated)
-        record, evidence = anneal(run, main, kernel, display, ReverseStarts(x, kind="exact"))
-    warn_of(evidence[0], record)
-    posterior = posterior_draws(run, record, evidence)
-    return result_of(run, main, record, evidence, posterior, "likelihood", idata_options(None))
+        found = anneal(run, main, ReverseStarts(x, kind="exact"))
+    warn_of(found)
+    return result_of(run, found, posterior_draws(run, found.record, found.evidence))

@@ -206,22 +206,22 @@ def bayes_factor(
     if None in models:
         _check_results(models, (dt1, dt2), idata)
         return factor_of_results(dt1, dt2)
-    run = _run_of(target_mcse, cores, executor, random_seed)
+    run = _run_of(target_mcse, cores, executor, random_seed, progressbar)
     posteriors, options = _posteriors(idata), compile_options(compile_kwargs)
     _check_models(models)
-    with dividing_rows(run.cores, run.executor), Display(progressbar) as display:
-        targets = _targets(models, options, display)
+    with dividing_rows(run.cores, run.executor), run.display:
+        targets = _targets(models, options, run.display)
         drawn = [
             model_draws(
                 replace(run, seed=seed_of_run(run.seed, Phase.PAIR, k)),
                 target,
                 posteriors[k],
-                display,
                 f"idata[{k}]",
             )
             for k, target in enumerate(targets)
         ]
-        record, (found, *_) = anneal_between(run, drawn[0], drawn[1], display)
+        pair = anneal_between(run, drawn[0], drawn[1])
+    found, record = pair.best, pair.record
     warning = with_pointer(found.status, found.message)
     if found.status != Status.OK:
         warn(f"status {found.status!r}: {warning}")
@@ -296,7 +296,7 @@ def _targets(models: Sequence[Any], options: dict[str, Any], display: Display) -
     return targets
 
 
-def _run_of(target_mcse: Any, cores: Any, executor: Any, random_seed: Any) -> Run:
+def _run_of(target_mcse: Any, cores: Any, executor: Any, random_seed: Any, progressbar: Any) -> Run:
     sampler = SMC()
     size = sampler.size(sampler.default_draws)
     return Run(
@@ -306,6 +306,7 @@ def _run_of(target_mcse: Any, cores: Any, executor: Any, random_seed: Any) -> Ru
         executor=checked_executor(executor),
         seed=resolve_seed(random_seed),
         limits=limits(target_mcse, None, None, sampler.first_round(size)),
+        display=Display(progressbar),
     )
 
 

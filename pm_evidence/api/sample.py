@@ -57,12 +57,8 @@ from pm_evidence.runs.result import (
     without_globals,
 )
 from pm_evidence.runs.rounds import Run
-from pm_evidence.runs.routes import (
-    anneal_by_routes,
-    expected_evaluations,
-    model_target,
-    plate_target,
-)
+from pm_evidence.runs.routes import anneal_by_routes
+from pm_evidence.runs.targets import expected_evaluations, model_target, plate_target
 from pm_evidence.samplers.bridge import Bridge
 from pm_evidence.samplers.planning import Schedule
 from pm_evidence.samplers.sampler import Sampler
@@ -284,6 +280,7 @@ def sample_evidence(
     """
     given = find_target(target, model)
     chosen = chosen_sampler(method, default_method(given))
+    sampler = chosen.annealer
     size, n_draws = first_round(chosen, draws)
     options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
     of_annealing = {"schedule": schedule, "reference": reference, "path": path}
@@ -291,13 +288,13 @@ def sample_evidence(
     check_choice("potentials", potentials, ["likelihood", "prior"])
     check_reference_argument(reference)
     # the shape of a kernel object, data points and a density belong to the model's own coordinates
-    own = not isinstance(kernel, str) or adds_data_points(chosen.annealer, path)
+    own = not isinstance(kernel, str) or adds_data_points(sampler, path)
     moved = check_flag("reparameterise", reparameterise) and not own
     moved = moved and not in_own_coordinates(reference)
     check_marginalise(marginalise)
-    check_backend(backend, given, kernel, chosen.annealer, path, reference)
+    check_backend(backend, given, kernel, sampler, path, reference)
     run = Run(
-        sampler=chosen.annealer,
+        sampler=sampler,
         name=chosen.name,
         size=size,
         schedule=chosen_schedule(schedule, chosen),
@@ -305,6 +302,9 @@ def sample_evidence(
         executor=checked_executor(executor),
         seed=0,
         limits=limits(target_mcse, max_time, max_draws, n_draws),
+        kernel=kernel,
+        reference=reference,
+        display=Display(progressbar),
     )
     numbers = {
         **of_annealing,
@@ -324,12 +324,12 @@ def sample_evidence(
     usual = isinstance(method, str) and method in ("auto", "smc") and not not_usual(of_annealing)
     open_routes = usual and draws is None and run.limits.target_mcse is not None
     is_short = open_routes or isinstance(chosen, Bridge)
-    n = expected_evaluations(chosen.annealer, run.limits, is_short=is_short)
-    if compile_kwargs or needs_compiled_code(kernel, chosen.annealer, path, reference):
+    n = expected_evaluations(sampler, run.limits, is_short=is_short)
+    if compile_kwargs or needs_compiled_code(kernel, sampler, path, reference):
         n = inf
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
-    with rows, kept, Display(progressbar) as display:
-        with display.compiling():
+    with rows, kept, run.display:
+        with run.display.compiling():
             plain = isinstance(kernel, str) and isinstance(reference, str) and reference == "prior"
             problem = _not_integrated(
                 given, potentials, backend, chosen, n, usual=reparameterise and plain
@@ -338,28 +338,28 @@ def sample_evidence(
             prior = None
             if main is None:
                 main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
-            main, path = with_path(main, chosen.annealer, path)
+            main, along = with_path(main, sampler, path)
         check_memory(n_draws, main.n_dim, bytes_each=1 if is_native(main) else 8)
         check_groups(main, options)
         by_routes = open_routes and not lacking(main)
         if draws is None and not by_routes:
-            n_usual = int(chosen.default_draws * effort_of(main))
-            run = replace(run, size=chosen.annealer.size(n_usual))
+            size = sampler.size(int(chosen.default_draws * effort_of(main)))
+        run = replace(run, path=along, size=size)
         if by_routes:
-            found = anneal_by_routes(run, main, kernel, display)
+            found = anneal_by_routes(run, main)
         elif isinstance(chosen, Bridge):
-            found = bridge_given(run, main, chosen.idata, kernel, display)
+            found = bridge_given(run, main, chosen.idata)
         else:
-            starts = starts_from(main, run.sampler.reverse_start)
-            main, moves = with_particles(run, main, kernel, chosen, display.pilot)
-            found = anneal_moved(run, main, moves, display, starts, path, reference)
-        main, record, evidence = found
-        posterior = without_globals(main) or posterior_draws(run, record, evidence)
-        record, evidence = with_integration_error(main, record, evidence, posterior)
+            starts = starts_from(main, sampler.reverse_start)
+            moving, main = with_particles(run, main, chosen)
+            found = anneal_moved(moving, main, starts)
+        drawn = without_globals(found.target)
+        drawn = drawn or posterior_draws(run, found.record, found.evidence)
+        found = with_integration_error(found, drawn)
         if prior is not None:
-            record, evidence = over_prior(run, main, prior, kernel, display, record)
-    warn_of(evidence[0], record, main)
-    dt = result_of(run, main, record, evidence, posterior, potentials, options)
+            found = over_prior(run, found, prior)
+    warn_of(found)
+    dt = result_of(run, found, drawn, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
 
 

@@ -14,28 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import described
-from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, generator
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, StageTrace, Status
+from pm_evidence.core.records import BlockRecord, Role, StageTrace, Status
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.of_islands import TOLERATED
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
-from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.mixture import MOST_DIMENSIONS, StudentFit, fit_population
 from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, n_divergent
-from pm_evidence.runs.anneal import in_best_coordinates, with_few_values
+from pm_evidence.runs.anneal import finished, in_best_coordinates
 from pm_evidence.runs.defaults import effort_of, lacking
-from pm_evidence.runs.importance import drawing_further, extending, is_good, refitting
+from pm_evidence.runs.importance import Fits, drawn, is_good
 from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
 from pm_evidence.runs.rounds import (
-    Limits,
+    Additions,
+    Found,
+    Growth,
     Run,
     Step,
-    growth_for,
-    hoped_for,
     until_small,
     with_costs,
 )
@@ -53,9 +51,9 @@ _MOST_DRAWS = 1000
 # Budget of the survey relative to the usual one, little beside the cost of NUTS.
 _SURVEY = 2.0
 # How often a density is fitted again where the fit is poor, and with how many times as many draws.
-_REFITS, _GROWTH = 2, 1.5
+_REFITS, _REFIT_GROWTH = 2, 1.5
 # Draws from the fitted density are added at most so often, to at most so many times as many.
-_ADDITIONS, _LARGEST_GROWTH = 4, 8.0
+_ADDITIONS, _GROWTH = 4, Growth(reserve=1.3, most=8.0)
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,7 @@ def check_bridged(target: Any) -> None:
         )
 
 
-def bridge_given(
-    run: Run, target: PyMCTarget, idata: Any, kernel: str | Kernel, display: Display
-) -> tuple[Any, RunRecord, list[LogEvidence]]:
+def bridge_given(run: Run, target: PyMCTarget, idata: Any) -> Found:
     """Estimate the evidence from posterior draws."""
     check_bridged(target)
     started = run.time()
@@ -93,11 +89,10 @@ def bridge_given(
             f"idata must hold at least {_LEAST_DRAWS} posterior draws, got {len(x)}; sample more."
         )
     doubts = doubt_of_draws(idata, draws, TOLERATED), doubt_of_few(draws)
-    as_given: Any = target
-    target, choice = in_best_coordinates(target, x)
-    x = choice.converted(as_given, x)
+    choice = in_best_coordinates(target, x)
+    target, x = choice.target, choice.converted(x)
     with one_blas_thread():
-        small = check_run(run, target, kernel, display)
+        small = check_run(run, target)
         known = None
         if target.n_dim <= MOST_DIMENSIONS:
             rng = generator(run.seed, Phase.REFERENCE, 1)
@@ -108,34 +103,20 @@ def bridge_given(
         grouped = partial(_grouped, target, x, groups_of(*shape), visited)
         blocks = run.journal.remembered("given draws", grouped)
     planned = run.time()
-    record = small.record.updated(Role.GIVEN, blocks)
-    record = record.stating(
+    record = small.record.updated(Role.GIVEN, blocks).stating(
         doubt=", and ".join(filter(None, doubts)),
         n_divergent=n_divergent(idata)[0],
         n_chains=shape[0],
     )
-    costs = _costs(run, target, len(blocks))
-    bridging = Bridging(_CheckedPath(target, known), run.seed, costs, run.journal.remembered)
-    record, found = _refined(run, record, bridging, started)
-    spent = small.plan.n_evaluations + bridging.n_evaluations
-    durations = planned - started, run.time() - planned
-    record = choice.added_to(with_costs(record, spent, *durations))
-    record, found = with_few_values(run, target, record, found)
-    return target, record.stating(log_prior_mass=target.log_prior_mass), found
-
-
-def _costs(run: Run, target: Any, n_groups: int) -> Costs:
-    """Return what survey and fit may cost, and the bounds of the first draws of each group."""
-    usual = Costs.of(_SURVEY * effort_of(target))
-    least = -(-run.sampler.first_round(run.size) // n_groups)
-    return replace(
-        usual, draws=least, most=max(int(min(_most(run.limits, n_groups), usual.most)), least)
-    )
-
-
-def _most(limits: Limits, n_groups: int) -> float:
-    """Return the largest number of draws from the fitted density for each group."""
-    return limits.max_draws / n_groups
+    costs = Costs.of(_SURVEY * effort_of(target))
+    least = -(-run.sampler.first_round(run.size) // len(blocks))
+    most = max(int(min(run.limits.max_draws / len(blocks), costs.most)), least)
+    costs, path = replace(costs, draws=least, most=most), _CheckedPath(target, known)
+    fits = Fits(run, Bridging(path, run.seed, costs, run.journal.remembered), Role.GIVEN)
+    found = _refined(fits, Found(target, fits.bridge(record)), started)
+    spent = small.plan.n_evaluations + fits.bridging.n_evaluations
+    found = with_costs(found, spent, planned - started, run.time() - planned)
+    return finished(run, found.with_record(choice.added_to(found.record)))
 
 
 def _grouped(
@@ -176,55 +157,35 @@ def _check_support(log_density: Floats) -> None:
         )
 
 
-def _refined(
-    run: Run, record: RunRecord, bridging: Bridging, started: float
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return the record with draws from a fitted density, and its estimates.
+def _refined(fits: Fits, found: Found, started: float) -> Found:
+    """Return what is found with draws from a fitted density.
 
     The density is fitted again while the fit is poor. Draws from it are added while they, and not
     the given draws, limit the error.
     """
-    limits, refits, additions, hoped = run.limits, _REFITS, _ADDITIONS, np.inf
-    one_round = limits.target_mcse is None and not np.isfinite(limits.max_time)
+    limits, refits, additions = fits.run.limits, _REFITS, Additions(_ADDITIONS)
+    target_mcse = limits.target_mcse or 0.0
+    one_round = not target_mcse and not np.isfinite(limits.max_time)
 
-    def rule(record: RunRecord, best: LogEvidence) -> Step | str | None:
-        nonlocal refits, additions, hoped
-        blocks = record.of(Role.GIVEN)
-        small = best.mcse <= (limits.target_mcse or 0.0)
+    def rule(found: Found) -> Step | str | None:
+        nonlocal refits
+        best, blocks = found.best, found.record.of(Role.GIVEN)
+        small = best.mcse <= target_mcse
         if one_round or (small and best.status == Status.OK):
             return None
+        done, most = drawn(blocks), limits.max_draws / len(blocks)
         if refits and not is_good(blocks):
             refits -= 1
-            growth = min(_GROWTH, _most(limits, len(blocks)) / _drawn(blocks))
-            return refitting(run, bridging, Role.GIVEN, growth)
-        n, reason = _further(best, blocks, limits, run.time() - started)
-        if not additions or best.mcse > hoped:
-            n, reason = 0, GIVEN_DRAWS
+            return fits.refit(min(_REFIT_GROWTH, most / done))
+        if small or not np.isfinite(best.mcse) or additions.ended(best.mcse):
+            return GIVEN_DRAWS if target_mcse else None
+        if fits.run.time() - started > limits.max_time:
+            return Status.MAX_TIME if target_mcse else None
+        growth = _GROWTH.to(target_mcse, best.mcse) if target_mcse else _GROWTH.most
+        n = int(max(min(growth * done, most - done), 0))
         if not n:
-            return reason if limits.target_mcse is not None else None
-        additions, hoped = additions - 1, hoped_for(best.mcse, _drawn(blocks), n)
-        return drawing_further(run, bridging, Role.GIVEN, n)
+            return Status.MAX_DRAWS if target_mcse else None
+        additions.add(best.mcse, done, n)
+        return fits.draw(n)
 
-    bridged = extending(run, bridging, Role.GIVEN)(record)
-    return until_small(run, bridged, lambda record: record, rule)
-
-
-def _further(
-    best: LogEvidence, blocks: Sequence[BlockRecord], limits: Limits, elapsed: float
-) -> tuple[int, str]:
-    """Return how many further draws each group needs, or 0 and why there are none."""
-    target_mcse = limits.target_mcse or 0.0
-    if not np.isfinite(best.mcse) or best.mcse <= target_mcse:
-        return 0, GIVEN_DRAWS
-    done, growth = _drawn(blocks), _LARGEST_GROWTH
-    if target_mcse:
-        growth = min(growth_for(best.mcse, target_mcse, 1.3), growth)
-    if elapsed > limits.max_time:
-        return 0, Status.MAX_TIME
-    left = _most(limits, len(blocks)) - done
-    return int(max(min(growth * done, left), 0)), Status.MAX_DRAWS
-
-
-def _drawn(blocks: Sequence[BlockRecord]) -> int:
-    """Return the number of draws from the fitted density for each group."""
-    return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)
+    return until_small(fits.run, found, lambda record: record, rule)

@@ -19,25 +19,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.numerics import ess_share, normalised
 from pm_evidence.core.random import Phase, generator, seed_of_run
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord, Status
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.errors import pareto_k
-from pm_evidence.estimators.of_run import estimates
-from pm_evidence.execution.display import Display
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
-from pm_evidence.runs.anneal import Choice, in_best_coordinates, with_few_values
+from pm_evidence.runs.anneal import finished, in_best_coordinates
 from pm_evidence.runs.defaults import annealing_setup, effort_of
 from pm_evidence.runs.references import small_run
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
+    Found,
+    Growth,
     Run,
     Step,
-    growth_for,
     seconds_each,
     stopped,
     until_small,
@@ -50,7 +48,6 @@ from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.target import ReparameterisedTarget
 
 Floats = NDArray[np.float64]
 
@@ -168,35 +165,7 @@ _LIGHT_TAIL, _EVEN_SHARE = 0.25, 0.9
 # none is known, draws are added by at least this and at most the next growth if the Pareto shape is
 # smaller than the last number (Vehtari et al. 2024).
 _ADDITIONS, _LARGEST_GROWTH, _MOST_GROWTH, _USABLE_TAIL = 3, 4.0, 16.0, 0.7
-
-
-@dataclass(frozen=True)
-class RouteResult:
-    """What a route found."""
-
-    name: str  # name of the route
-    target: Any  # the target in the coordinates of the draws
-    record: RunRecord  # its record
-    evidence: list[LogEvidence]  # its estimates, the recommended one first
-    certified: bool = True  # whether an estimate that is ok can be relied on
-    seconds_each: float = 0.0  # seconds that an evaluation takes; 0 if it was not timed
-
-    @property
-    def status(self) -> str:
-        """Status of the recommended estimate."""
-        return self.evidence[0].status
-
-    def in_words(self) -> dict[str, Any]:
-        """Return the recommended estimate and its cost in plain types."""
-        best = self.evidence[0]
-        found = {"estimator": best.estimator, "value": best.value, "mcse": best.mcse}
-        spent = self.record.facts.n_evaluations
-        return {**found, "status": str(best.status), "n_evaluations": spent}
-
-    def reached(self, target_mcse: float) -> bool:
-        """Return whether the recommended estimate is certified, and its error small enough."""
-        best = self.evidence[0]
-        return self.certified and best.status == Status.OK and best.mcse <= target_mcse
+_GROWTH = Growth(reserve=1.3)
 
 
 def share_of_effort(target_mcse: float) -> float:
@@ -204,20 +173,18 @@ def share_of_effort(target_mcse: float) -> float:
     return min((_USUAL_MCSE / target_mcse) ** 2, 1.0)
 
 
-def importance_route(
-    run: Run, target: Any, kernel: str | Kernel, display: Display, least_draws: int = 0
-) -> RouteResult:
+def importance_route(run: Run, target: Any, least_draws: int = 0) -> Found:
     """Take the cheapest route."""
     started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
-    with display.compiling():
+    with run.display.compiling():
         target.differentiable  # noqa: B018  # its code is made here
-    with display.working("Approximation"):
+    with run.display.working("Approximation"):
         seconds, sized_for = run.journal.remembered(
             "size", lambda: _in_time(run, target, target_mcse)
         )
         start = start_of(run, target, share_of_effort(sized_for))
-    with display.compiling():
-        setup = annealing_setup(start.annealed, kernel)
+    with run.display.compiling():
+        setup = annealing_setup(start.annealed, run.kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
     # Dear densities have fewer particles, except where these check an approximation: the share of
@@ -229,22 +196,20 @@ def importance_route(
     n_pilot = int(part * min(sampler.first_round(run.size), _PARTICLES))
     pilot = Pilot(n_pilot, sampler.chain_length, _ESS, rounds=rounds)
     try:
-        small = small_run(run, setup, pilot, display, "SMC", Phase.FORWARD)
+        small = small_run(run, setup, pilot, "SMC", Phase.FORWARD)
     except Interrupted as error:
         if error.record is None:
             raise
         record = error.record.stating(small_islands=True)
-        record, found = stopped(run.journal, record, run.limits.target_mcse, error)
-        record = with_costs(record, start.n_evaluations, run.time() - started, 0.0)
-        return RouteResult("importance", target, record, found, False, seconds)
+        found = Found(target, record, "importance", certified=False, seconds_each=seconds)
+        found = stopped(run, found, error)
+        return with_costs(found, start.n_evaluations, run.time() - started, 0.0)
     planned = run.time()
     record = small.record.stating(small_islands=True)
-    costs = _costs(sized_for, setup.effort)
     stay = approximation is not None
     target, record = _in_best_coordinates(target, small.population, record, stay=stay)
-    bridging = Bridging(
-        GeometricPath(target), run.seed, costs, run.journal.remembered, approximation
-    )
+    costs, path = _costs(sized_for, setup.effort), GeometricPath(target)
+    bridging = Bridging(path, run.seed, costs, run.journal.remembered, approximation)
 
     def too_late(n_evaluations: float) -> bool:
         """Return whether so many further evaluations would not end within ``max_time``."""
@@ -252,21 +217,17 @@ def importance_route(
             return False
         return run.time() - started + seconds * n_evaluations > run.limits.max_time
 
-    with display.working("Survey and fit"):
-        record, found = _refined(run, record, bridging, target_mcse, too_late)
-    blocks = record.of(Role.FORWARD)
-    good = is_good(blocks)
-    if good and least_draws:
+    found = Found(target, record, "importance", seconds_each=seconds)
+    fits = Fits(run, bridging, Role.FORWARD)
+    with run.display.working("Survey and fit"):
+        found = _refined(fits, found, target_mcse, too_late)
+    blocks = found.record.of(Role.FORWARD)
+    found = replace(found, certified=is_good(blocks))
+    if found.certified and least_draws > _log_weight(blocks).size:
         missing = least_draws - _log_weight(blocks).size
-        if missing > 0:
-            n = -(-missing // len(blocks))
-            record = drawing_further(run, bridging, Role.FORWARD, n)(record)
-        found = estimates(record)
+        found = found.with_record(fits.draw(-(-missing // len(blocks)))(found.record))
     spent = start.n_evaluations + small.plan.n_evaluations + bridging.n_evaluations
-    record = with_costs(record, spent, planned - started, run.time() - planned)
-    record, found = with_few_values(run, target, record, found)
-    record = record.stating(log_prior_mass=target.log_prior_mass)
-    return RouteResult("importance", target, record, found, good, seconds)
+    return finished(run, with_costs(found, spent, planned - started, run.time() - planned))
 
 
 def _in_time(run: Run, target: Any, target_mcse: float) -> tuple[float, float]:
@@ -327,97 +288,105 @@ def _in_best_coordinates(
     They stay as they are if that is asked for, because an approximation is in these.
     """
     blocks = record.of(Role.FORWARD)
-    if not isinstance(target, ReparameterisedTarget) or not target.variables:
-        return target, record
     if any(block.draws is None for block in blocks):
         return target, record
-    if stay:
-        return target, Choice.of(target, target.centring).added_to(record)
-    found, choice = in_best_coordinates(target, population, *(block.draws for block in blocks))
-    moved = [
-        replace(
-            block,
-            draws=choice.converted(target, block.draws),
-            log_density=None,
-            visited=choice.converted(target, block.visited),
+    choice = in_best_coordinates(target, population, *(block.draws for block in blocks), stay=stay)
+    if choice.before is not None and not stay:
+        moved = [
+            replace(
+                block,
+                draws=choice.converted(block.draws),
+                log_density=None,
+                visited=choice.converted(block.visited),
+            )
+            for block in blocks
+        ]
+        record = record.updated(Role.FORWARD, moved)
+    return choice.target, choice.added_to(record)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Steps that make a run longer by a density that is fitted to its draws."""
+
+    run: Run
+    bridging: Bridging
+    role: Role  # the blocks that the density is fitted to
+
+    def bridge(self, record: RunRecord) -> RunRecord:
+        """Return the record with a bridge from a fitted density for every block."""
+        return self._with(record, self.bridging.extend(record.of(self.role), self.run.execute))
+
+    def draw(self, n: int) -> Step:
+        """Return the step that adds ``n`` draws from the fitted density for each block."""
+        bridging, execute = self.bridging, self.run.execute
+        return lambda record: self._with(
+            record, bridging.drawn_further(record.of(self.role), n, execute)
         )
-        for block in blocks
-    ]
-    return found, choice.added_to(record.updated(Role.FORWARD, tuple(moved)))
+
+    def refit(self, growth: float) -> Step:
+        """Return the step that fits a density again, and keeps the better one."""
+
+        def step(record: RunRecord) -> RunRecord:
+            blocks, fitted = record.of(self.role), self.bridging.proposals
+            again = self.bridging.refitted(blocks, growth, self.run.execute)
+            if not _share(again) > _share(blocks):  # further draws come from the first fit, too
+                self.bridging.proposals = fitted
+                again = tuple(
+                    replace(block, n_evaluations=other.n_evaluations)
+                    for block, other in zip(blocks, again, strict=True)
+                )
+            return self._with(record, again)
+
+        return step
+
+    def _with(self, record: RunRecord, blocks: Sequence[BlockRecord]) -> RunRecord:
+        return with_bridges(record, self.role, blocks, self.bridging)
 
 
 def _refined(
-    run: Run,
-    record: RunRecord,
-    bridging: Bridging,
-    target_mcse: float,
-    too_late: Callable[[float], bool],
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return the record with draws from a fitted density, and its estimates.
+    fits: Fits, found: Found, target_mcse: float, too_late: Callable[[float], bool]
+) -> Found:
+    """Return what is found with draws from a fitted density.
 
     The density is fitted again while the fit is poor, and draws are added while it is good, as far
     as ``too_late`` of the number of evaluations allows it.
     """
     refits, additions, doubled = _REFITS, _ADDITIONS, False
 
-    def rule(record: RunRecord, best: LogEvidence) -> Step | None:
+    def rule(found: Found) -> Step | str | None:
         nonlocal refits, additions, doubled
-        blocks = record.of(Role.FORWARD)
+        best, blocks = found.best, found.record.of(Role.FORWARD)
         if any(block.bridge is None for block in blocks):
             return None
-        good, ratio = is_good(blocks), _error(best, blocks) / target_mcse
+        good, ratio, done = is_good(blocks), _error(best, blocks) / target_mcse, drawn(blocks)
+        n, growth = 0, _GROWTH.to(1.0, ratio)
         if good and ratio <= 1.0 and best.status == Status.OK:
             # so few and small large weights that draws are not enough by chance
             are_even = _share(blocks) > _EVEN_SHARE or is_good(blocks, _LIGHT_TAIL)
             if doubled or not additions or are_even:
                 return None
-            n, doubled = _n_draws(blocks), True
-        else:
-            n = _further_draws(best, blocks, ratio) if good else 0
-        if not n and additions and (bridging.is_complete or not refits):
-            n, additions = _last_draws(blocks, ratio), 1
-        if too_late(len(blocks) * (n or _n_draws(blocks))):
+            n, doubled = done, True
+        elif good and best.status == Status.OK and best.estimator != "smc":
+            # where this were very many, a better fit is tried instead
+            n = max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
+        if not n and additions and (fits.bridging.is_complete or not refits):
+            # No better fit is known. Further draws cost less than the next route, and show whether
+            # the tail of the weights is heavy, or seemed so because the draws were few.
+            additions = 1
+            if is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH:
+                n = int(max(growth, _LARGEST_GROWTH) * done)
+        if too_late(len(blocks) * (n or done)):
             return None
         if n and additions:
             additions -= 1
-            return drawing_further(run, bridging, Role.FORWARD, n)
+            return fits.draw(n)
         if refits:
             refits, doubled = refits - 1, False
-            return refitting(run, bridging, Role.FORWARD, _needed(blocks))
+            return fits.refit(_needed(blocks))
         return None
 
-    return until_small(run, record, extending(run, bridging, Role.FORWARD), rule)
-
-
-def extending(run: Run, bridging: Bridging, role: Role) -> Step:
-    """Return the step that bridges islands with a fitted density."""
-    return lambda record: with_bridges(
-        record, role, bridging.extend(record.of(role), run.execute), bridging
-    )
-
-
-def drawing_further(run: Run, bridging: Bridging, role: Role, n: int) -> Step:
-    """Return the step that adds ``n`` draws from the fitted density for each island."""
-    return lambda record: with_bridges(
-        record, role, bridging.drawn_further(record.of(role), n, run.execute), bridging
-    )
-
-
-def refitting(run: Run, bridging: Bridging, role: Role, growth: float) -> Step:
-    """Return the step that fits a density again, and keeps the better one."""
-
-    def step(record: RunRecord) -> RunRecord:
-        blocks, fitted = record.of(role), bridging.proposals
-        again = bridging.refitted(blocks, growth, run.execute)
-        if not _share(again) > _share(blocks):  # further draws then come from the first fit, too
-            bridging.proposals = fitted
-            again = tuple(
-                replace(block, n_evaluations=other.n_evaluations)
-                for block, other in zip(blocks, again, strict=True)
-            )
-        return with_bridges(record, role, again, bridging)
-
-    return step
+    return until_small(fits.run, found, fits.bridge, rule)
 
 
 def _share(blocks: Sequence[BlockRecord]) -> float:
@@ -453,26 +422,6 @@ def _error(best: LogEvidence, blocks: Sequence[BlockRecord]) -> float:
     return max(best.mcse, float(independent))
 
 
-def _further_draws(best: LogEvidence, blocks: Sequence[BlockRecord], ratio: float) -> int:
-    """Return how many draws from the fitted density each island needs; 0 if a better fit does."""
-    if best.status != Status.OK or best.estimator == "smc":
-        return 0
-    done, growth = _n_draws(blocks), growth_for(ratio, 1.0, 1.3)
-    return max(int(growth * done), done // 4) if growth < _LARGEST_GROWTH else 0
-
-
-def _last_draws(blocks: Sequence[BlockRecord], ratio: float) -> int:
-    """Return how many draws each island gets where no better fit is known; 0 if none can help.
-
-    They cost less than the next route, and show whether the tail of the weights is heavy, or seemed
-    so because the draws were few.
-    """
-    growth = growth_for(ratio, 1.0, 1.3)
-    if not (is_good(blocks, _USABLE_TAIL) and growth < _MOST_GROWTH):
-        return 0
-    return int(max(growth, _LARGEST_GROWTH) * _n_draws(blocks))
-
-
 def _needed(blocks: Sequence[BlockRecord]) -> float:
     """Return how many draws the next fit needs, as a multiple of the present ones."""
     n_dim = np.asarray(blocks[0].fit_draws).shape[1]
@@ -481,5 +430,6 @@ def _needed(blocks: Sequence[BlockRecord]) -> float:
     return float(np.clip(wanted / max(worth, 1.0), *_GROWTHS))
 
 
-def _n_draws(blocks: Sequence[BlockRecord]) -> int:
+def drawn(blocks: Sequence[BlockRecord]) -> int:
+    """Return the number of draws from the fitted density for each block."""
     return max(len(block.bridge[0]) for block in blocks if block.bridge is not None)

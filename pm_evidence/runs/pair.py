@@ -14,9 +14,7 @@ from pm_evidence.core.numerics import ess_share
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.estimators.bar import overlap
-from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import GIVEN_DRAWS
-from pm_evidence.execution.display import Display
 from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.paths.geometric import PairPath
 from pm_evidence.references.pair import ALIGNMENTS, Alignment, LinkingDensity, PairTarget
@@ -27,11 +25,12 @@ from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.references import groups_of, rows_and_variables
 from pm_evidence.runs.result import drawn_by_island, drawn_by_weight, islands_are_wrong
 from pm_evidence.runs.rounds import (
+    Additions,
+    Found,
+    Growth,
     Limits,
     Run,
     Step,
-    growth_for,
-    hoped_for,
     until_small,
     was_interrupted,
 )
@@ -156,47 +155,35 @@ def check_annealed(target: Any, which: str) -> None:
     )
 
 
-def model_draws(run: Run, target: Any, given: Any, display: Display, name: str) -> ModelDraws:
+def model_draws(run: Run, target: Any, given: Any, name: str) -> ModelDraws:
     """Return posterior draws of a model."""
-    first_round = run.sampler.first_round(run.size)
-    limits = Limits(target_mcse=_COARSE, max_draws=10 * first_round, asked=False)
-    times = (_COARSE / (run.limits.target_mcse or _COARSE)) ** 2
-    n_draws = int(_DRAWS * effort_of(target) * np.clip(times, 1.0, _MOST_TIMES))
-    run = replace(run, limits=limits)
-    if given is None:
-        return _annealed_alone(run, target, n_draws, display)
     if schema.LOG_EVIDENCE in getattr(given, "children", ()):
         return _of_result(target, given, name)
-    target, record, evidence = bridge_given(run, target, given, "auto", display)
-    _check_complete(record)
-    blocks = record.of(Role.GIVEN)
-    x = np.concatenate([np.asarray(block.draws) for block in blocks])
-    group = np.repeat([b.block for b in blocks], [len(np.asarray(b.draws)) for b in blocks])
-    return ModelDraws(target, x, group, evidence[0], record.facts.n_evaluations)
-
-
-def _annealed_alone(run: Run, target: Any, n_draws: int, display: Display) -> ModelDraws:
-    """Return draws from the cheapest annealing that certifies itself."""
-    found = anneal_by_routes(run, target, "auto", display, n_draws)
-    target, record, evidence = found
-    _check_complete(record)
-    rng, blocks = generator(run.seed, Phase.RESULT), record.of(Role.FORWARD)
+    first_round = run.sampler.first_round(run.size)
+    times = (_COARSE / (run.limits.target_mcse or _COARSE)) ** 2
+    n_draws = int(_DRAWS * effort_of(target) * np.clip(times, 1.0, _MOST_TIMES))
+    limits = Limits(target_mcse=_COARSE, max_draws=10 * first_round, asked=False)
+    run = replace(run, limits=limits)
+    if given is None:
+        found = anneal_by_routes(run, target, n_draws)
+    else:
+        found = bridge_given(run, target, given)
+    target, record = found.target, found.record
+    if was_interrupted(record):  # one model alone gives no Bayes factor
+        raise KeyboardInterrupt
+    blocks = record.of(Role.FORWARD if given is None else Role.GIVEN)
     fitted = [block for block in blocks if block.fit_draws is not None]
-    if fitted and (record.facts.route == "importance" or islands_are_wrong(evidence)):
+    rng = generator(run.seed, Phase.RESULT)
+    if given is not None:
+        x = np.concatenate([np.asarray(block.draws) for block in blocks])
+        group = np.repeat([b.block for b in blocks], [len(np.asarray(b.draws)) for b in blocks])
+    elif fitted and (record.facts.route == "importance" or islands_are_wrong(found.evidence)):
         x, origin = drawn_by_weight(fitted, rng, (_LEAST, n_draws))
         order, n = np.argsort(origin), sum(len(np.asarray(block.fit_draws)) for block in fitted)
-        return ModelDraws(
-            target, x[order], origin[order] * _GROUPS // n, evidence[0], record.facts.n_evaluations
-        )
-    alive = [block for block in blocks if block.draws is not None]
-    x, group = drawn_by_island(alive, rng)
-    return ModelDraws(target, x, group, evidence[0], record.facts.n_evaluations)
-
-
-def _check_complete(record: RunRecord) -> None:
-    """Raise KeyboardInterrupt if Ctrl-C has ended a run: one model alone gives no Bayes factor."""
-    if was_interrupted(record):
-        raise KeyboardInterrupt
+        x, group = x[order], origin[order] * _GROUPS // n
+    else:
+        x, group = drawn_by_island([block for block in blocks if block.draws is not None], rng)
+    return ModelDraws(target, x, group, found.best, record.facts.n_evaluations)
 
 
 def _of_result(target: Any, dt: Any, name: str) -> ModelDraws:
@@ -220,7 +207,7 @@ _JUDGED, _LEAST_GROUPS = 4, 4
 # The pilot: particles for each coordinate, and bounds; length of chains.
 _PER_DIMENSION, _PARTICLES, _LENGTH = 10, (400, 4000), 5
 # Paths in each direction of the first round; most rounds, and growth of a round.
-_PATHS, _ROUNDS, _LARGEST_GROWTH = 512, 4, 4.0
+_PATHS, _ROUNDS, _GROWTH = 512, 4, Growth(reserve=1.2, most=4.0)
 
 
 @dataclass(frozen=True)
@@ -241,9 +228,7 @@ class _Half:
             yield PairBlock(self.path, nothing, role, 0, x[chosen], group[chosen], seed)
 
 
-def anneal_between(
-    run: Run, first: ModelDraws, second: ModelDraws, display: Display
-) -> tuple[RunRecord, list[LogEvidence]]:
+def anneal_between(run: Run, first: ModelDraws, second: ModelDraws) -> Found:
     """Estimate the log Bayes factor of the first model against the second."""
     first, second = _in_common_coordinates(first, second)
     halves = _halves(run.seed, second, first)
@@ -254,12 +239,11 @@ def anneal_between(
         n_evaluations=first.n_evaluations + second.n_evaluations,
     )
     record = RunRecord(_NAME, np.array([0.0, 1.0]), {}, facts=facts)
-    at_once = _crossed(run, record, halves)
-    found = estimates(at_once)
-    if _is_enough(run, at_once, found[0]):
-        return at_once, found
-    record = record.stating(n_evaluations=at_once.facts.n_evaluations)
-    return _annealed(run, record, halves, display)
+    at_once = Found(target, _crossed(run, record, halves))
+    if _is_enough(run, at_once):
+        return at_once
+    record = record.stating(n_evaluations=at_once.record.facts.n_evaluations)
+    return _annealed(run, Found(target, record), halves)
 
 
 def _in_common_coordinates(first: ModelDraws, second: ModelDraws) -> tuple[ModelDraws, ModelDraws]:
@@ -376,51 +360,47 @@ def _with_blocks(record: RunRecord, tasks: Sequence[PairBlock], made: Sequence[A
     return record.stating(n_evaluations=spent)
 
 
-def _is_enough(run: Run, record: RunRecord, found: LogEvidence) -> bool:
+def _is_enough(run: Run, found: Found) -> bool:
     """Return whether annealing is not needed, or would not help."""
-    target_mcse = run.limits.target_mcse
-    small = bool(np.isfinite(found.mcse)) and (target_mcse is None or found.mcse <= target_mcse)
-    if not small or found.estimator != "bar":
+    record, best, target_mcse = found.record, found.best, run.limits.target_mcse
+    small = bool(np.isfinite(best.mcse)) and (target_mcse is None or best.mcse <= target_mcse)
+    if not small or best.estimator != "bar":
         return small
     both = overlap(record.work(Role.FORWARD), record.work(Role.REVERSE))
     return bool(both.share >= _LEAST_OVERLAP)
 
 
-def _annealed(
-    run: Run, record: RunRecord, halves: Sequence[_Half], display: Display
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return the record with annealed paths in both directions, and its estimates."""
+def _annealed(run: Run, found: Found, halves: Sequence[_Half]) -> Found:
+    """Return what annealed paths in both directions find."""
     path = halves[0].path
-    with display.compiling():
+    with run.display.compiling():
         kernel = choose_kernel(path.target, "auto")
     n = int(np.clip(_PER_DIMENSION * path.target.n_dim, *_PARTICLES))
-    coarse = Pilot(n, _LENGTH).run(path, kernel, run.seed, display.pilot)
+    coarse = Pilot(n, _LENGTH).run(path, kernel, run.seed, run.display.pilot)
     plan = AIS().follow(coarse)
-    spent = record.facts.n_evaluations + coarse.n_evaluations
-    record = replace(record, beta=plan.beta).stating(n_evaluations=spent)
-    execute, rng = run.shown_on(display), generator(run.seed, Phase.START, 1)
-    rounds, hoped, target_mcse = _ROUNDS, np.inf, run.limits.target_mcse
+    spent = found.record.facts.n_evaluations + coarse.n_evaluations
+    found = found.with_record(replace(found.record, beta=plan.beta).stating(n_evaluations=spent))
+    rng, additions = generator(run.seed, Phase.START, 1), Additions(_ROUNDS - 1)
+    target_mcse = run.limits.target_mcse
 
     def round_of(n: int) -> Step:
         def extended(record: RunRecord) -> RunRecord:
             tasks = _blocks(record, halves, plan, run.seed, rng, n)
-            return _with_blocks(record, tasks, execute("Paths", tasks, plan))
+            return _with_blocks(record, tasks, run.show("Paths", tasks, plan))
 
         return extended
 
-    def rule(record: RunRecord, best: LogEvidence) -> Step | str | None:
-        nonlocal rounds, hoped
-        rounds, done, error = rounds - 1, record.work(Role.FORWARD).size, best.mcse
+    def rule(found: Found) -> Step | str | None:
+        done, error = found.record.work(Role.FORWARD).size, found.best.mcse
         if target_mcse is None or not np.isfinite(error) or error <= target_mcse:
             return None
-        if error > hoped or not rounds:
+        if additions.ended(error):
             return GIVEN_DRAWS
-        growth = min(growth_for(error, target_mcse, 1.2), _LARGEST_GROWTH)
-        n = max(int(growth * done), _PATHS)
-        hoped = hoped_for(error, done, n)
+        n = max(int(_GROWTH.to(target_mcse, error) * done), _PATHS)
+        additions.add(error, done, n)
         return round_of(n)
 
-    return until_small(run, record, round_of(_PATHS), rule)
+    return until_small(run, found, round_of(_PATHS), rule)
 
 
 def _blocks(

@@ -1,6 +1,5 @@
 """What annealing starts from, and the posterior draws that reverse paths start from."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from typing import Any
@@ -9,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.checks import check_choice, described
-from pm_evidence.core.contracts import AnnealingSetup, Kernel, Plan, Reference, Target
+from pm_evidence.core.contracts import AnnealingSetup, Plan, Reference, Target
 from pm_evidence.core.exceptions import ModelError, NumericalError, warn
 from pm_evidence.core.random import Phase, generator, seed_of_run
 from pm_evidence.core.records import CrossCheck, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.of_islands import of_small_islands
-from pm_evidence.execution.display import Display
 from pm_evidence.families.native import ModelTarget, NativeTarget
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.compiled import check_reference, packed
@@ -80,16 +78,23 @@ def _(target: ModelTarget, given: Any) -> ReverseStarts:
     return _starts(target.compiled, given)
 
 
-def given_rows(target: PyMCTarget, given: Any, parameter: str) -> NDArray[np.float64]:
+def given_rows(target: PyMCTarget, given: Any, parameter: str) -> Floats:
     """Return the posterior draws of a DataTree as points, shape ``(n, n_dim)``."""
     x, draws = rows_and_variables(target, given, parameter)
-    _warn_of_draws(given, draws, parameter)
+    doubt = doubt_of_draws(given, draws)
+    if doubt:
+        follows = "reverse paths" if parameter == "reverse_start" else "annealing"
+        warn(
+            f"{parameter} must hold draws from the posterior, but {doubt}: these draws, and the "
+            f"{follows} from them, may miss a part of it. Sample again with a non-centred "
+            f"model, a higher target_accept or longer chains, or leave {parameter} out."
+        )
     return x
 
 
 def rows_and_variables(
     target: PyMCTarget, given: Any, parameter: str
-) -> tuple[NDArray[np.float64], dict[str, NDArray[Any]]]:
+) -> tuple[Floats, dict[str, NDArray[Any]]]:
     """Return the posterior draws of a DataTree as points, and those of each free variable.
 
     The arguments and errors are those of `given_rows`, which also warns.
@@ -106,17 +111,6 @@ def groups_of(n_chains: int, n_draws: int) -> NDArray[np.int64]:
     part = np.arange(n_draws) * parts // n_draws
     groups: NDArray[np.int64] = (np.arange(n_chains)[:, None] * parts + part).ravel()
     return groups
-
-
-def _warn_of_draws(given: Any, draws: Mapping[str, NDArray[Any]], parameter: str) -> None:
-    doubt = doubt_of_draws(given, draws)
-    if doubt:
-        follows = "reverse paths" if parameter == "reverse_start" else "annealing"
-        warn(
-            f"{parameter} must hold draws from the posterior, but {doubt}: these draws, and the "
-            f"{follows} from them, may miss a part of it. Sample again with a non-centred "
-            f"model, a higher target_accept or longer chains, or leave {parameter} out."
-        )
 
 
 def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
@@ -137,9 +131,8 @@ def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
             f"{' and '.join(map(repr, target.variables))}, got draws of {', '.join(posterior)}; "
             "pass a result for this target, or an array of states."
         )
-    if len(target.variables) == 1:
-        return posterior[target.variables[0]]
-    return np.concatenate([posterior[name] for name in target.variables], axis=-1)
+    parts = [posterior[name] for name in target.variables]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
 
 
 # Islands and the length of their chains; particles of all islands together: this many for each
@@ -172,19 +165,16 @@ class SmallRun:
         return starts.draws[np.sort(chosen)]
 
 
-def small_run(
-    run: Run, setup: AnnealingSetup, pilot: Pilot, display: Display, title: str, phase: Phase
-) -> SmallRun:
+def small_run(run: Run, setup: AnnealingSetup, pilot: Pilot, title: str, phase: Phase) -> SmallRun:
     """Anneal the islands of a run once, along the plan of a small pilot."""
     sampler: Any = run.sampler
 
     def learnt() -> tuple[Plan, Floats]:
-        plan = pilot.run(setup.path, setup.kernel, run.seed, display.pilot)
+        plan = pilot.run(setup.path, setup.kernel, run.seed, run.display.pilot)
         return replace(plan, population=None), plan.population.x
 
     plan, population = run.journal.remembered("plan", learnt, kernel=setup.kernel)
-    show = run.shown_on(display)
-    context = RunContext(setup, plan, plan, run.size, run.seed, None, show)
+    context = RunContext(setup, plan, plan, run.size, run.seed, None, run.show)
     tasks = [
         ForwardBlock(sampler, setup.path, plan, i, run.size, run.seed, phase)
         for i in range(sampler.islands)
@@ -193,19 +183,17 @@ def small_run(
     return SmallRun(record, plan, population)
 
 
-def check_run(run: Run, target: Any, kernel: str | Kernel, display: Display) -> SmallRun:
+def check_run(run: Run, target: Any) -> SmallRun:
     """Run a few small islands from the prior, which check what annealing starts from."""
     total = int(np.clip(_PER_DIMENSION * target.n_dim, *_PARTICLES))
     islands = SMC(islands=_ISLANDS, chain_length=_LENGTH, ess=_ESS)
     seed = seed_of_run(run.seed, Phase.REFERENCE)
     small = replace(run, sampler=islands, size=total // _ISLANDS, seed=seed)
     pilot = Pilot(max(total // 2, _LEAST_PILOT), _LENGTH, _ESS)
-    setup = annealing_setup(target, kernel)
-    return small_run(small, setup, pilot, display, "Reference", Phase.ISLAND)
+    return small_run(small, annealing_setup(target, run.kernel), pilot, "Reference", Phase.ISLAND)
 
 
 _NAMES = ("prior", "laplace", "fit")
-_PRIOR = "prior"
 # A density is not fitted to fewer posterior draws than this.
 _LEAST_DRAWS = 50
 
@@ -229,61 +217,51 @@ def in_own_coordinates(reference: Any) -> bool:
     return not isinstance(reference, str) and not hasattr(reference, "children")
 
 
-def with_reference(
-    run: Run, target: Target, reference: Any, kernel: str | Kernel, display: Display
-) -> Any:
-    """Return what is annealed: the target itself, or the model from another reference."""
-    if isinstance(reference, str) and reference == _PRIOR:
+def with_reference(run: Run, target: Target) -> Any:
+    """Return what is annealed: the target itself, or the model from the reference of the run."""
+    reference = run.reference
+    name = reference if isinstance(reference, str) else ""
+    if name == "prior":
         return target
     if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
+        along = isinstance(target, DataPointsTarget)
         raise ValueError(
             "reference must be 'prior' for native targets, for models with pe.StateSpace or "
             "pe.RandomEffects, and along data points, got "
-            f"{described(reference)} for {_kind_of(target)}; leave reference out."
+            f"{described(reference)} for {'a model along data points' if along else repr(target)}; "
+            "leave reference out."
         )
     positions = coordinates_of(target)
-    if isinstance(reference, str) and not positions.size:
+    if name and not positions.size:
         return target  # all variables keep their prior, or are uniform on circles
     _check_reference(target, reference, positions)
+    facts, known, spent = dict[str, Any](), None, 0
     with one_blas_thread():
-        small = _checked(run, target, reference, kernel, display)
-        known, n_evaluations, facts = None, 0, dict[str, Any]()
-        if small is not None:
+        try:
+            small = check_run(run, target)
+        except NumericalError as error:
+            if name == "fit":
+                raise
+            warn(
+                "the small annealing from the prior that checks the reference did not reach the "
+                f"posterior, so that a mode which the reference misses may stay unknown: {error}"
+            )
+        else:
             x = small.draws(run.seed)[:, positions]
             fit = partial(fit_population, x, generator(run.seed, Phase.REFERENCE, 1))
-            known = run.journal.remembered("fit", fit)
-            found, n_evaluations = (
-                of_small_islands(small.record.of(Role.FORWARD)),
-                small.n_evaluations,
-            )
+            known, spent = run.journal.remembered("fit", fit), small.n_evaluations
+            found = of_small_islands(small.record.of(Role.FORWARD))
             if np.isfinite([found.value, found.mcse]).all():
                 facts["cross_check"] = CrossCheck(found.value, found.mcse)
-        name, density, spent = _density(run, target, reference, positions, known)
-    facts["reference"] = name
-    return ReferencedTarget(target, density, facts, n_evaluations + spent, known)
-
-
-def _checked(
-    run: Run, target: PyMCTarget, reference: Any, kernel: str | Kernel, display: Display
-) -> SmallRun | None:
-    """Return the small annealing from the prior; None, with a warning, if it does not arrive."""
-    try:
-        return check_run(run, target, kernel, display)
-    except NumericalError as error:
-        if isinstance(reference, str) and reference == "fit":
-            raise
-        warn(
-            "the small annealing from the prior that checks the reference did not reach the "
-            f"posterior, so that a mode which the reference misses may stay unknown: {error}"
-        )
-        return None
+        facts["reference"], density, further = _density(run, target, positions, known)
+    return ReferencedTarget(target, density, facts, spent + further, known)
 
 
 def _density(
-    run: Run, target: PyMCTarget, reference: Any, positions: NDArray[np.int64], known: Any
+    run: Run, target: PyMCTarget, positions: NDArray[np.int64], known: Any
 ) -> tuple[str, Any, int]:
     """Return the kind of a reference, its density, and the evaluations that it cost."""
-    rng = generator(run.seed, Phase.REFERENCE, 0)
+    reference, rng = run.reference, generator(run.seed, Phase.REFERENCE, 0)
     if isinstance(reference, str):
         if reference == "fit":
             return "fit", known, 0
@@ -313,24 +291,16 @@ def _check_reference(target: PyMCTarget, reference: Any, positions: NDArray[np.i
                 f"with {lack}; use reference='fit'."
             )
         return
-    _check_positions(target, positions)
-    if not hasattr(reference, "children"):
-        _check_dimension(target, reference, positions)
-
-
-def _check_positions(target: PyMCTarget, positions: NDArray[np.int64]) -> None:
-    if not positions.size:
+    d = len(positions)
+    if not d:
         raise ValueError(
             "reference must be 'prior' for a model whose variables are all discrete or circular, "
             f"got one with {target.n_dim} of them: they keep their prior, or are uniform on the "
             "circle. Leave reference out."
         )
-
-
-def _check_dimension(target: PyMCTarget, reference: Any, positions: NDArray[np.int64]) -> None:
-    """Raise ValueError unless a user's density is one of the coordinates of a model."""
-    arrays, d = packed(reference, positions), len(positions)
-    if arrays is None:
+    if hasattr(reference, "children"):
+        return
+    if packed(reference, positions) is None:
         check_reference(reference, d)
         return
     found = reference.draw(1, np.random.default_rng(0)).shape[1]
@@ -344,7 +314,3 @@ def _check_dimension(target: PyMCTarget, reference: Any, positions: NDArray[np.i
             f"reference must be a density of {d} coordinates, the unconstrained values of "
             f"{', '.join(sizes[:10])}, got one of {found}; pass a mean of length {d}."
         )
-
-
-def _kind_of(target: Any) -> str:
-    return "a model along data points" if isinstance(target, DataPointsTarget) else repr(target)

@@ -1,9 +1,10 @@
 """From the record of a run to a DataTree in ArviZ's schema."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,11 @@ from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
 from pm_evidence.core.resampling import resample
 from pm_evidence.core.version import VERSION
-from pm_evidence.estimators.of_run import estimates
 from pm_evidence.families.native import is_native
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import to_datatree
 from pm_evidence.results.observed import fingerprint
-from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.rounds import Found, Run
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.plates.target import PlateTarget
 
@@ -64,14 +64,13 @@ class PosteriorDraws:
 
 def result_of(
     run: Run,
-    target: Any,
-    record: RunRecord,
-    evidence: list[LogEvidence],
+    found: Found,
     drawn: PosteriorDraws | None,
-    potentials: str,
-    options: dict[str, Any],
+    potentials: str = "likelihood",
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
     """Return the DataTree of a run."""
+    target, record = found.target, found.record
     posterior: dict[str, NDArray[Any]] = {}
     sample_stats: dict[str, NDArray[Any]] = {}
     attrs: dict[str, Any] = {}
@@ -80,19 +79,16 @@ def result_of(
     if drawn is not None:
         local = getattr(target, "every", None)  # variables that were integrated are drawn, too
         drawn = drawn.thinned(drawn.draws[0, 0].size if local is None else local.size)
-        draws = drawn.draws
-        flat = draws.reshape(drawn.origin.size, *draws.shape[2:])
+        shape = drawn.origin.shape
+        flat = drawn.draws.reshape(drawn.origin.size, *drawn.draws.shape[2:])
         if drawn.log_density is not None and isinstance(target, PyMCTarget):
             statistics = target.sample_stats(flat, drawn.log_density.ravel())
         else:
             statistics = target.sample_stats(flat)
             record = record.stating(n_evaluations=record.facts.n_evaluations + len(flat))
         posterior, sample_stats = (
-            {
-                name: value.reshape(*draws.shape[:2], *value.shape[1:])
-                for name, value in found.items()
-            }
-            for found in (target.posterior(flat), statistics)
+            {name: value.reshape(*shape, *value.shape[1:]) for name, value in values.items()}
+            for values in (target.posterior(flat), statistics)
         )
         sample_stats[schema.DRAW_ORIGIN] = drawn.origin
         attrs[schema.DRAWN_FROM] = drawn.drawn_from
@@ -103,14 +99,14 @@ def result_of(
     coords, dims = target.coords_and_dims()
     dt = to_datatree(
         record.stating(potentials=potentials),
-        evidence,
-        recommended=evidence[0].estimator,
+        found.evidence,
+        recommended=found.best.estimator,
         posterior=posterior,
         sample_stats=sample_stats,
         observed_data=observed,
         constant_data=target.constant_data(),
-        coords={**coords, **options["coords"]},
-        dims={**dims, **options["dims"]},
+        coords={**coords, **options.get("coords", {})},
+        dims={**dims, **options.get("dims", {})},
         fingerprint=fingerprint(observed),
         random_seed=run.seed,
         versions={"pm_evidence": VERSION} | _versions(),
@@ -271,17 +267,12 @@ def without_globals(target: Any) -> PosteriorDraws | None:
     return PosteriorDraws(np.empty((_CHAINS, _DRAWS, 0)), origin, "integrals")
 
 
-def with_integration_error(
-    target: Any, record: RunRecord, evidence: list[LogEvidence], drawn: PosteriorDraws | None
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return record and estimates with the error of the integrals over local variables."""
-    if not isinstance(target, PlateTarget):
-        return record, evidence
-    if drawn is None:
-        return record, evidence
+def with_integration_error(found: Found, drawn: PosteriorDraws | None) -> Found:
+    """Return what was found with the error of the integrals over local variables."""
+    target = found.target
+    if not isinstance(target, PlateTarget) or drawn is None:
+        return found
     x = drawn.draws.reshape(drawn.origin.size, target.n_dim)
     x = x if target.n_dim else x[:1]
     chosen = x[np.unique(np.linspace(0, len(x) - 1, _CHECKED).astype(np.int64))]
-    error = target.integration_error(chosen)
-    record = record.stating(integration_error=error)
-    return record, estimates(record)
+    return found.stating(integration_error=target.integration_error(chosen))

@@ -4,14 +4,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from math import isfinite, nan
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.contracts import AnnealingSetup, Plan
+from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path, Plan
 from pm_evidence.core.exceptions import warn
 from pm_evidence.core.interrupts import interrupt_answered
 from pm_evidence.core.numerics import log_mean_exp, normalised
@@ -43,15 +43,47 @@ def was_interrupted(record: RunRecord) -> bool:
     return record.facts.stopped_by == Status.INTERRUPTED
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a run has found so far."""
+
+    target: Any  # the target in the coordinates of the draws
+    record: RunRecord  # its record
+    route: str = ""  # name of the route that was taken, if there are several
+    certified: bool = True  # whether an estimate that is ok can be relied on
+    seconds_each: float = 0.0  # seconds that an evaluation takes; 0 if it was not timed
+
+    @cached_property
+    def evidence(self) -> list[LogEvidence]:
+        """All estimates, the recommended one first."""
+        return estimates(self.record)
+
+    @property
+    def best(self) -> LogEvidence:
+        """The recommended estimate."""
+        return self.evidence[0]
+
+    def with_record(self, record: RunRecord) -> "Found":
+        """Return the same with another record."""
+        return self if record is self.record else replace(self, record=record)
+
+    def stating(self, **facts: Any) -> "Found":
+        """Return the same with some facts of the record changed."""
+        return self.with_record(self.record.stating(**facts))
+
+    def reached(self, target_mcse: float) -> bool:
+        """Return whether the recommended estimate is certified, and its error small enough."""
+        best = self.best
+        return self.certified and best.status == Status.OK and best.mcse <= target_mcse
+
+
 # A step that makes a run longer, and the rule that returns the next one; or the limit that ended
 # the run, or None where none did.
 Step = Callable[[RunRecord], RunRecord]
-Rule = Callable[[RunRecord, LogEvidence], Step | str | None]
+Rule = Callable[[Found], Step | str | None]
 
 
-def until_small(
-    run: "Run", record: RunRecord, step: Step, rule: Rule
-) -> tuple[RunRecord, list[LogEvidence]]:
+def until_small(run: "Run", found: Found, step: Step, rule: Rule) -> Found:
     """Take steps until the error of a record is small enough, as a rule tells.
 
     After Ctrl-C the record is what there is.
@@ -59,34 +91,66 @@ def until_small(
     following: Step | str | None = step
     try:
         while callable(following):
-            record = following(record)
-            found = estimates(record)
-            following = rule(record, found[0])
+            found = found.with_record(following(found.record))
+            following = rule(found)
     except KeyboardInterrupt as error:
-        bridged = any(block.bridge is not None for part in record.blocks.values() for block in part)
+        blocks = found.record.blocks.values()
+        bridged = any(block.bridge is not None for part in blocks for block in part)
         # a bridge is far more precise than a few more islands without one, and is therefore kept
         latest = None if bridged else getattr(error, "record", None)
-        return stopped(run.journal, latest or record, run.limits.target_mcse, error)
-    if following is not None:
-        record = run.limits.missed(record, following)
-        found = estimates(record)
-    return record, found
+        return stopped(run, found.with_record(latest or found.record), error)
+    return found if following is None else run.limits.missed(found, following)
 
 
-def stopped(
-    journal: Journal, record: RunRecord, target_mcse: float | None, error: KeyboardInterrupt
-) -> tuple[RunRecord, list[LogEvidence]]:
-    """Return the record of an interrupted run and its estimates, whose first is never ``"ok"``."""
-    if not record.of(Role.GIVEN) and record.work(Role.FORWARD).size < 2:
+def stopped(run: "Run", found: Found, error: KeyboardInterrupt) -> Found:
+    """Return what an interrupted run has found, whose first estimate is never ``"ok"``."""
+    if not found.record.of(Role.GIVEN) and found.record.work(Role.FORWARD).size < 2:
         raise error
-    target = nan if target_mcse is None else target_mcse
-    record = record.stating(stopped_by=Status.INTERRUPTED.value, target_mcse=target)
-    found = estimates(record)
-    if not (isfinite(found[0].value) and isfinite(found[0].mcse)):
+    target = nan if run.limits.target_mcse is None else run.limits.target_mcse
+    found = found.stating(stopped_by=Status.INTERRUPTED.value, target_mcse=target)
+    if not (isfinite(found.best.value) and isfinite(found.best.mcse)):
         raise error
-    journal.close()
+    run.journal.close()
     interrupt_answered()
-    return record, found
+    return found
+
+
+# An error that is further from its target than this is no error.
+_FURTHEST = 1e9
+# Further draws are worth their cost while they lower the error by this share of what is expected.
+_LEAST_GAIN = 0.5
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How many draws are added, as a multiple of those before, and in which bounds."""
+
+    reserve: float  # factor on the number that the error asks for, which is itself an estimate
+    most: float = np.inf
+    least: float = 0.0
+
+    def to(self, target: float, error: float) -> float:
+        """Return the growth from an error to a target; the largest one for no error at all."""
+        ratio = error / target
+        wanted = self.reserve * ratio**2 - 1.0 if ratio < _FURTHEST else np.inf
+        return float(np.clip(wanted, self.least, self.most))
+
+
+@dataclass
+class Additions:
+    """How often draws may still be added, while they lower the error about as they should."""
+
+    left: int
+    hoped: float = np.inf  # error above which the last ones were not worth their cost
+
+    def ended(self, error: float) -> bool:
+        """Return whether no further draws are worth their cost."""
+        return not self.left or error > self.hoped
+
+    def add(self, error: float, done: int, further: int) -> None:
+        """Count an addition to the draws so far."""
+        self.left -= 1
+        self.hoped = error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + further)) ** 0.5))
 
 
 # Evaluations for each particle of a small run from the prior, pilot included: 70 were counted with
@@ -98,9 +162,6 @@ _SHARE_OF_FIRST = 0.5
 _WORTH_SAYING = 10.0
 # An evaluation is timed at so many prior draws, or until this share of ``max_time`` has passed.
 _TIMED, _SHARE_OF_TIMING = 5, 0.1
-
-# An error that is further from its target than this is no error.
-_FURTHEST = 1e9
 
 
 @dataclass(frozen=True)
@@ -115,11 +176,11 @@ class Limits:
     # reached ``target_mcse``; otherwise the message does.
     asked: bool = True
 
-    def missed(self, record: RunRecord, reason: str) -> RunRecord:
-        """Return a record that says that the target was not reached, and why."""
+    def missed(self, found: Found, reason: str) -> Found:
+        """Return what was found with the fact that the target was not reached, and why."""
         if not self.asked:
-            return record.stating(short_of=self.target_mcse)
-        return record.stating(stopped_by=str(reason), target_mcse=self.target_mcse)
+            return found.stating(short_of=self.target_mcse)
+        return found.stating(stopped_by=str(reason), target_mcse=self.target_mcse)
 
     def affordable(self, seconds: float) -> float:
         """Return how many evaluations the first round may make if each takes so many seconds."""
@@ -153,27 +214,7 @@ def seconds_each(limits: Limits, target: Any) -> float:
     return min(taken, default=0.0)
 
 
-# Further draws are worth their cost while they lower the error by this share of what is expected.
-_LEAST_GAIN = 0.5
-
-
-def growth_for(error: float, target: float, reserve: float) -> float:
-    """Return by which multiple of the draws so far an error needs more, with a factor of reserve.
-
-    Infinite where there is no error that could be reduced.
-    """
-    ratio = error / target
-    return reserve * ratio**2 - 1.0 if ratio < _FURTHEST else np.inf
-
-
-def hoped_for(error: float, done: int, further: int) -> float:
-    """Return the error above which further draws were not worth their cost."""
-    return error * (1.0 - _LEAST_GAIN * (1.0 - (done / (done + further)) ** 0.5))
-
-
-# Bounds of the draws of a round, relative to those of all rounds before it. They are needed because
-# the error that the number of draws is computed from is itself an estimate.
-_LARGEST_GROWTH, _LEAST_GROWTH = 3.0, 0.25
+_GROWTH = Growth(reserve=1.1, most=3.0, least=0.25)
 # Share of ``max_time`` at which a further round is expected to end, if there is no target error.
 _SHARE_OF_TIME = 0.9
 # Statuses that more draws may change, but that seldom do: a run ends with them after so many rounds
@@ -196,33 +237,35 @@ class Run:
     name: str = ""  # name of the method; that of ``sampler`` if left out
     limits: Limits = ONE_ROUND  # when rounds end
     effort: float = 1.0  # share of the usual effort of the survey
-    # What the run has computed so far
+    # What moves the continuous variables, what annealing starts from, and along which path
+    kernel: str | Kernel = "auto"
+    reference: Any = "prior"
+    path: str | Path = "auto"
+    # What the run has computed so far, and what shows its progress
     journal: Journal = field(default_factory=Journal, compare=False)
+    display: Display = field(default_factory=partial(Display, enabled=False), compare=False)
 
-    def anneal(
-        self, setup: AnnealingSetup, display: Display, starts: ReverseStarts | None
-    ) -> tuple[RunRecord, list[LogEvidence]]:
-        """Plan and run rounds of blocks; return their record and the estimates made from it."""
+    def anneal(self, target: Any, setup: AnnealingSetup, starts: ReverseStarts | None) -> Found:
+        """Plan and run rounds of blocks until the error is small enough."""
         started = self.time()
         schedule = within_steps(self.schedule, setup)
-        planning = Planning(setup, self.sampler, self.size, self.seed, display.pilot)
+        pilot = self.display.pilot
+        planning = Planning(setup, self.sampler, self.size, self.seed, pilot)
         learn = partial(schedule.plan, planning)
         coarse, plan = self.journal.remembered("plan", learn, kernel=setup.kernel)
-        show = self.shown_on(display)
-        context = RunContext(setup, coarse, plan, self.size, self.seed, starts, show)
+        context = RunContext(setup, coarse, plan, self.size, self.seed, starts, self.show)
         context = self.sampler.prepared(context)
         planned = self.journal.now()
         costs = Costs.of(self.effort * setup.effort)
         bridging = Bridging(setup.path, self.seed, costs, self.journal.remembered)
-        record, found = self._rounds(context, bridging, display, started)
+        found = self._rounds(Found(target, self.empty(context)), context, bridging, started)
         spent = setup.n_evaluations + context.coarse.n_evaluations + bridging.n_evaluations
-        durations = planned - started, self.journal.now() - planned
-        return with_costs(record, spent, *durations), found
+        return with_costs(found, spent, planned - started, self.journal.now() - planned)
 
     def _rounds(
-        self, context: RunContext, bridging: Bridging, display: Display, started: float
-    ) -> tuple[RunRecord, list[LogEvidence]]:
-        """Return the record of all rounds and its estimates."""
+        self, found: Found, context: RunContext, bridging: Bridging, started: float
+    ) -> Found:
+        """Return what all rounds find."""
         number, done, n_contradicted = 1, 0, 0
         target_mcse = self.limits.target_mcse
 
@@ -237,26 +280,29 @@ class Run:
 
             return extended
 
-        def rule(record: RunRecord, best: LogEvidence) -> Step | str | None:
+        def rule(found: Found) -> Step | str | None:
             nonlocal number, done, n_contradicted
+            record, best = found.record, found.best
             done, elapsed = self._grown(record, done), self.time() - started
             most = None if record.tempered else context.setup.most_draws
-            draws, limit = self._more(best, done, elapsed, most)
+            draws = self._further(best, done, elapsed, most)
             n_contradicted += best.status in _CONTRADICTED
             # further islands whose chains hardly move would miss the same as those before them
             unmoved = best.status == Status.NOT_MIXED and not record.tempered
             more_peaks = record.facts.more_peaks and target_mcse is not None
-            if draws and not (unmoved or more_peaks or n_contradicted > _MOST_CONTRADICTED):
-                number += 1
-                display.round(number, target_mcse, best)
-                return round_of(draws)
-            return limit
+            if isinstance(draws, Status):
+                return draws
+            if not draws or unmoved or more_peaks or n_contradicted > _MOST_CONTRADICTED:
+                return None
+            number += 1
+            self.display.round(number, target_mcse, best)
+            return round_of(draws)
 
-        display.round(number, target_mcse, None)
+        self.display.round(number, target_mcse, None)
         first = round_of(self.sampler.first_round(self.size))
-        record, found = until_small(self, self.empty(context), first, rule)
-        display.round(number, target_mcse, found[0])
-        return record, found
+        found = until_small(self, found, first, rule)
+        self.display.round(number, target_mcse, found.best)
+        return found
 
     def _grown(self, record: RunRecord, before: int) -> int:
         """Return the number of particles or paths so far; raise TypeError if it has not grown."""
@@ -282,14 +328,10 @@ class Run:
         record = RunRecord(name, plan.beta, {}, kernel_settings(plan), facts)
         return record.stating(**{"stepwise": setup.stepwise, **setup.facts})
 
-    def shown_on(self, display: Display) -> Any:
-        """Return a function that runs blocks and shows progress; see ``RunContext.execute``."""
-
-        def execute(title: str, tasks: Sequence[Task], plan: Plan) -> tuple[Any, ...]:
-            display.begin(title, len(tasks), plan.n_stages)
-            return tuple(self.execute(tasks, report=display.block, done=display.done))
-
-        return execute
+    def show(self, title: str, tasks: Sequence[Task], plan: Plan) -> tuple[Any, ...]:
+        """Run blocks and show their progress; see ``RunContext.execute``."""
+        self.display.begin(title, len(tasks), plan.n_stages)
+        return tuple(self.execute(tasks, report=self.display.block, done=self.display.done))
 
     def execute(self, tasks: Sequence[Task], **shown: Any) -> list[Any]:
         """Run blocks where the user asks for it, and return their results in order."""
@@ -339,39 +381,34 @@ class Run:
         first = replace(first, bridge=(work, np.empty(0)))
         return record.updated(Role.FORWARD, (first, *others)).stating(**bridging.facts())
 
-    def _more(
-        self, found: LogEvidence, done: int, elapsed: float, most: int | None
-    ) -> tuple[int, Status | None]:
-        """Return how many draws to add (0: none), and the limit that ended the run, if any."""
-        limits = self.limits
+    def _further(
+        self, best: LogEvidence, done: int, elapsed: float, most: int | None
+    ) -> int | Status:
+        """Return how many draws to add (0: none are needed), or the limit that ended the run."""
+        limits, target_mcse = self.limits, self.limits.target_mcse
+        left = limits.max_draws - done
         if most is not None and not limits.asked:
-            limits = replace(limits, max_draws=min(max(most, self.size), limits.max_draws))
-        if found.status == Status.UNBOUNDED:
-            return 0, None
-        if limits.target_mcse is None:
-            return self._whole(self._growth_in_time(elapsed), done, limits.max_draws), None
-        growth = _LARGEST_GROWTH
-        if found.status == Status.OK and np.isfinite(found.mcse):
-            if found.mcse <= limits.target_mcse:
-                return 0, None
-            wanted = growth_for(found.mcse, limits.target_mcse, 1.1)
-            growth = float(np.clip(wanted, _LEAST_GROWTH, _LARGEST_GROWTH))
-        if elapsed * (1.0 + growth) > limits.max_time:
-            return 0, Status.MAX_TIME
-        draws = self._whole(growth, done, limits.max_draws)
-        return (draws, None) if draws > 0 else (0, Status.MAX_DRAWS)
+            left = min(max(most, self.size) - done, left)
+        small = best.status == Status.OK and target_mcse is not None and best.mcse <= target_mcse
+        if best.status == Status.UNBOUNDED or small:
+            return 0
+        growth = _GROWTH.most
+        if target_mcse is None:
+            growth = self._growth_in_time(elapsed)
+        elif best.status == Status.OK and np.isfinite(best.mcse):
+            growth = _GROWTH.to(target_mcse, best.mcse)
+        if target_mcse is not None and elapsed * (1.0 + growth) > limits.max_time:
+            return Status.MAX_TIME
+        draws = int(min(growth * done, left))
+        draws = max(draws - draws % self.sampler.unit(self.size), 0)  # in whole units of a round
+        return Status.MAX_DRAWS if target_mcse is not None and not draws else draws
 
     def _growth_in_time(self, elapsed: float) -> float:
         """Return how many draws to add for each so far in the time left; 0 without a time limit."""
         if not np.isfinite(self.limits.max_time):
             return 0.0
-        growth = min(_SHARE_OF_TIME * self.limits.max_time / elapsed - 1.0, _LARGEST_GROWTH)
-        return growth if growth >= _LEAST_GROWTH else 0.0
-
-    def _whole(self, growth: float, done: int, most: float) -> int:
-        """Return the draws of a round as a multiple of what a round consists of."""
-        draws = int(min(growth * done, most - done))
-        return max(draws - draws % self.sampler.unit(self.size), 0)
+        growth = min(_SHARE_OF_TIME * self.limits.max_time / elapsed - 1.0, _GROWTH.most)
+        return growth if growth >= _GROWTH.least else 0.0
 
 
 def _thinned(draws: NDArray[Any]) -> NDArray[Any]:
@@ -391,14 +428,16 @@ def with_bridges(
     return record if correlation is None else record.stating(chain_correlation=correlation)
 
 
-def with_costs(record: RunRecord, spent: int, planning: float, sampling: float) -> RunRecord:
-    """Return a finished record with its costs."""
+def with_costs(found: Found, spent: int, planning: float, sampling: float) -> Found:
+    """Return what a finished run found, with its costs."""
+    record = found.record
     blocks = [block for blocks in record.blocks.values() for block in blocks]
     if not record.of(Role.REVERSE):
         record = record.stating(reverse_start=None)
-    return record.stating(
+    record = record.stating(
         tuning_time=planning,
         sampling_time=sampling,
         n_evaluations=spent + sum(block.n_evaluations for block in blocks),
         n_nan=sum(block.n_nan for block in blocks),
     )
+    return found.with_record(record)

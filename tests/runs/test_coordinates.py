@@ -8,9 +8,8 @@ from scipy import stats
 
 import pm_evidence as pe
 from pm_evidence.core.records import Facts, RunRecord
-from pm_evidence.execution.display import Display
 from pm_evidence.runs import anneal
-from pm_evidence.runs.anneal import with_coordinates
+from pm_evidence.runs.anneal import coordinates_by_pilot
 from pm_evidence.runs.rounds import Run
 from pm_evidence.targets.model import coordinates
 from pm_evidence.targets.model.cache import target_of
@@ -105,13 +104,13 @@ def test_the_pilot_is_counted(model, result):
     """The price of a run would be understated."""
     run = Run(pe.methods.SMC(), 50, 1, None, 1)
     target = target_of(model, reparameterise=True)
-    _, starts, choice = with_coordinates(run, target, "auto", Display(False), None)
-    assert starts is None and choice.n_evaluations > 1000 and choice.seconds > 0
-    assert json.loads(result["log_evidence"].attrs["centring"]) == choice.amounts
+    choice = coordinates_by_pilot(run, target)
+    assert choice.n_evaluations > 1000 and choice.seconds > 0
     record = choice.added_to(
         RunRecord("smc", np.array([0.0, 1.0]), {}, facts=Facts(n_evaluations=5))
     )
     assert record.facts.n_evaluations == 5 + choice.n_evaluations
+    assert json.loads(result["log_evidence"].attrs["centring"]) == record.facts.centring
 
 
 @pytest.mark.slow

@@ -15,8 +15,8 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.records import Role, RunRecord
 from pm_evidence.execution.journal import Journal
-from pm_evidence.runs.anneal import with_few_values
-from pm_evidence.runs.rounds import Run
+from pm_evidence.runs.anneal import finished
+from pm_evidence.runs.rounds import Found, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.target import PyMCTarget
 from tests.estimators.runs import islands_of
@@ -45,7 +45,7 @@ def seen(likelihood, n=400):
     blocks[0] = replace(blocks[0], draws=draws)
     record = RunRecord("smc", np.array([0.0, 1.0]), {Role.FORWARD: blocks})
     run = Run(SMC(), 10, 1, None, seed=1, journal=Journal())
-    return with_few_values(run, target, record, [])[0].facts
+    return finished(run, Found(target, record)).record.facts
 
 
 def test_a_step_that_no_draw_has_hit_is_not_ok():

@@ -8,7 +8,6 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.records import Role
-from pm_evidence.execution.display import Display
 from pm_evidence.runs.given import bridge_given, check_bridged
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.targets.model.cache import target_of
@@ -37,8 +36,7 @@ def normal_tree(n_chains, n_draws, seed=1):
 def bridged(model, idata, target_mcse=0.02, reparameterise=False, **limits):
     run = Run(pe.methods.SMC(), 250, 1, None, 1, limits=Limits(target_mcse, **limits))
     target = target_of(model, reparameterise=reparameterise)
-    with Display(False) as display:
-        return bridge_given(run, target, idata, "auto", display)
+    return bridge_given(run, target, idata)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +47,7 @@ def bridged(model, idata, target_mcse=0.02, reparameterise=False, **limits):
 def test_groups(n_chains, n_draws, n_groups, length):
     """Neighbouring draws of a chain share a group; long chains are thinned."""
     model, idata = normal_tree(n_chains, n_draws)
-    _, record, _ = bridged(model, idata)
+    record = bridged(model, idata).record
     groups = record.of(Role.GIVEN)
     assert len(groups) == n_groups
     assert {len(np.asarray(block.draws)) for block in groups} == {length}
@@ -62,7 +60,8 @@ def test_groups(n_chains, n_draws, n_groups, length):
 def test_the_check_is_recorded():
     """Its islands are the forward blocks, whose evidence is that of the estimate ``smc``."""
     model, idata = normal_tree(4, 400)
-    _, record, found = bridged(model, idata)
+    whole = bridged(model, idata)
+    record, found = whole.record, whole.evidence
     assert len(record.of(Role.FORWARD)) == 8 and record.of(Role.FORWARD)[0].draws is not None
     assert found[-1].estimator == "smc"
     assert found[-1].value == pytest.approx(
@@ -76,24 +75,22 @@ def test_coordinates_that_the_draws_choose():
     """Effects are bridged where their posterior is nearest to a normal distribution."""
     model = SYSTEMS["eight_schools_half_normal_noncentred"].build()
     idata = chains_of(model, 1)[0]
-    plain = bridged(model, idata)
-    target, record, found = bridged(model, idata, reparameterise=True)
-    assert abs(found[0].value - plain[2][0].value) < 5.0 * np.hypot(found[0].mcse, plain[2][0].mcse)
-    assert set(record.facts.centring) == {str(v.rv.name) for v in target.variables}
-    assert plain[1].facts.centring is None
+    plain, found = bridged(model, idata), bridged(model, idata, reparameterise=True)
+    error = np.hypot(found.best.mcse, plain.best.mcse)
+    assert abs(found.best.value - plain.best.value) < 5.0 * error
+    names = {str(v.rv.name) for v in found.target.variables}
+    assert set(found.record.facts.centring) == names and plain.record.facts.centring is None
 
 
 def test_the_given_draws_may_be_the_limit():
     """Fresh draws do not help where the fit is poor: the user has to know."""
     model, idata = normal_tree(4, 400)
-    _, record, found = bridged(model, idata, 1e-5, max_draws=8000)
-    assert found[0].status == "max_draws" and record.facts.stopped_by in (
-        "max_draws",
-        "given_draws",
-    )
+    found = bridged(model, idata, 1e-5, max_draws=8000)
+    assert found.best.status == "max_draws"
+    assert found.record.facts.stopped_by in ("max_draws", "given_draws")
     quiet = bridged(model, idata, 1e-5, asked=False, max_draws=8000)
-    assert quiet[2][0].status == "ok" and quiet[1].facts.stopped_by is None
-    assert sum(len(block.bridge[0]) for block in quiet[1].of(Role.GIVEN)) <= 8000
+    assert quiet.best.status == "ok" and quiet.record.facts.stopped_by is None
+    assert sum(len(block.bridge[0]) for block in quiet.record.of(Role.GIVEN)) <= 8000
 
 
 def test_targets_without_a_bridge():

@@ -8,9 +8,8 @@ from scipy.special import logsumexp
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
 from pm_evidence.estimators.errors import pareto_k
-from pm_evidence.execution.display import Display
 from pm_evidence.runs import importance as module
-from pm_evidence.runs.importance import importance_route, is_good, refitting
+from pm_evidence.runs.importance import Fits, importance_route, is_good
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
@@ -24,7 +23,7 @@ SYSTEMS = {**exact_systems(), **deceptive_systems()}
 def coarse(model, target_mcse, seed=1):
     run = Run(SMC(), 200, 1, None, seed, limits=Limits(target_mcse=target_mcse))
     target = target_of(model, reparameterise=True)
-    return importance_route(run, target, "auto", Display(enabled=False))
+    return importance_route(run, target)
 
 
 def close(found, exact, distance=4.0):
@@ -41,7 +40,7 @@ def test_an_even_posterior_ends_here(name):
     system = SYSTEMS[name]
     cheap, dear = (coarse(system.build(), error) for error in (0.05, 0.004))
     for found, error in ((cheap, 0.05), (dear, 0.004)):
-        assert found.reached(error) and found.name == "importance"
+        assert found.reached(error) and found.route == "importance"
         assert close(found, system.log_evidence)
     n_evaluations = [found.record.facts.n_evaluations for found in (cheap, dear)]
     assert 200 < n_evaluations[0] < 20_000 and n_evaluations[1] > 3 * n_evaluations[0]
@@ -201,7 +200,7 @@ def test_further_draws_come_from_the_density_of_the_bridge(spread, kept, monkeyp
     blocks = tuple(block_of(0.5 * rng.standard_normal(300), i) for i in range(2))
     again = tuple(block_of(spread * rng.standard_normal(300), i) for i in range(2))
 
-    class Fits:
+    class Densities:
         proposals = "first"
 
         def refitted(self, blocks, growth, run):
@@ -209,8 +208,9 @@ def test_further_draws_come_from_the_density_of_the_bridge(spread, kept, monkeyp
             return again
 
     monkeypatch.setattr(module, "with_bridges", lambda record, role, blocks, _: blocks)
-    fits, run = Fits(), Run(SMC(), 200, 1, None, 1)
-    found = refitting(run, fits, Role.FORWARD, 2.0)(RunRecord("smc", None, {Role.FORWARD: blocks}))
-    assert fits.proposals == kept
+    densities, run = Densities(), Run(SMC(), 200, 1, None, 1)
+    step = Fits(run, densities, Role.FORWARD).refit(2.0)
+    found = step(RunRecord("smc", None, {Role.FORWARD: blocks}))
+    assert densities.proposals == kept
     chosen = {"first": blocks, "second": again}[kept]
     assert all(a.bridge is b.bridge for a, b in zip(found, chosen, strict=True))

@@ -10,9 +10,8 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.interrupts import Interrupted
 from pm_evidence.core.records import BlockRecord, Role, RunRecord, StageTrace
-from pm_evidence.execution.journal import Journal
 from pm_evidence.runs import importance
-from pm_evidence.runs.rounds import Run, stopped, until_small, was_interrupted
+from pm_evidence.runs.rounds import Found, Limits, Run, stopped, until_small, was_interrupted
 from pm_evidence.samplers.sampler import ForwardBlock
 from tests.models import shared
 from tests.runs.checkpointed import Moment, interrupt, replaced, schools
@@ -134,10 +133,9 @@ def record(works, bridge=None):
 
 def test_another_status_is_kept():
     """It says more, and the message names the interruption as well."""
-    _, found = stopped(Journal(), record([3.0, 30.0, 30.0, 30.0]), 0.1, Interrupted())
-    assert found[0].status == "dominated" and "In addition, the run was interrupted" in (
-        found[0].message
-    )
+    run = Run(pe.methods.SMC(), 10, 1, None, 1, limits=Limits(target_mcse=0.1))
+    found = stopped(run, Found(None, record([3.0, 30.0, 30.0, 30.0])), Interrupted()).best
+    assert found.status == "dominated" and "In addition, the run was interrupted" in found.message
 
 
 def test_which_record_is_kept():
@@ -152,5 +150,5 @@ def test_which_record_is_kept():
         raise error
 
     for before, kept in ((some, more), (bridged, bridged)):
-        found, _ = until_small(run, before, stops, None)
+        found = until_small(run, Found(None, before), stops, None).record
         assert found.of(Role.FORWARD) == kept.of(Role.FORWARD) and was_interrupted(found)

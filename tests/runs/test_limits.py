@@ -7,19 +7,20 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.records import RunRecord, Status
-from pm_evidence.runs.rounds import Limits, growth_for, seconds_each
+from pm_evidence.runs.rounds import Found, Growth, Limits, seconds_each
 
 
 def test_an_error_without_bounds_needs_infinitely_many_draws():
     """Squares of errors near 1e154 or more overflow."""
     for error in (1e10, 1e200, np.inf, np.nan):
-        assert growth_for(error, 0.02, 1.1) == np.inf
+        assert Growth(reserve=1.1).to(0.02, error) == np.inf
 
 
 def test_a_limit_that_nobody_set_is_no_status():
-    record = RunRecord("smc", np.array([0.0, 1.0]), {})
-    assert Limits(0.02, asked=False).missed(record, Status.MAX_DRAWS).facts.short_of == 0.02
-    facts = Limits(0.1, 5.0).missed(record, Status.MAX_TIME).facts
+    found = Found(None, RunRecord("smc", np.array([0.0, 1.0]), {}))
+    facts = Limits(0.02, asked=False).missed(found, Status.MAX_DRAWS).record.facts
+    assert facts.short_of == 0.02
+    facts = Limits(0.1, 5.0).missed(found, Status.MAX_TIME).record.facts
     assert (facts.stopped_by, facts.target_mcse, facts.short_of) == ("max_time", 0.1, None)
 
 

@@ -6,7 +6,6 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.execution.display import Display
 from pm_evidence.runs.pair import ModelDraws, anneal_between, check_annealed, model_draws
 from pm_evidence.runs.rounds import Limits, Run
 from pm_evidence.samplers.smc import SMC
@@ -36,8 +35,7 @@ def groups():
 
 @pytest.fixture(scope="module")
 def drawn(groups):
-    with Display(False) as display:
-        return [model_draws(run(target_mcse=0.02), t, None, display, "idata") for t in groups]
+    return [model_draws(run(target_mcse=0.02), t, None, "idata") for t in groups]
 
 
 def test_draws_come_in_groups(drawn):
@@ -63,10 +61,7 @@ def test_coordinates_are_those_of_both_models(drawn):
 def test_draws_that_depend_on_each_other_count_as_fewer(drawn):
     """Every draw eight times: the error stays that of the draws."""
     many = [ModelDraws(d.target, d.x.repeat(8, 0), d.group.repeat(8), d.evidence, 0) for d in drawn]
-    with Display(False) as display:
-        once, often = (
-            anneal_between(run(target_mcse=None), *draws, display)[1][0] for draws in (drawn, many)
-        )
+    once, often = (anneal_between(run(target_mcse=None), *draws).best for draws in (drawn, many))
     assert often.mcse == pytest.approx(once.mcse, rel=0.25)
 
 
@@ -85,8 +80,7 @@ def test_the_evidence_of_a_result_is_taken_as_it_is(groups):
     dt = pe.sample_evidence(
         groups[1].model, target_mcse=0.1, random_seed=1, progressbar=False, cores=1
     )
-    with Display(False) as display:
-        found = model_draws(run(target_mcse=0.02), groups[1], dt, display, "idata")
+    found = model_draws(run(target_mcse=0.02), groups[1], dt, "idata")
     assert found.evidence == pe.log_evidence(dt) != LogEvidence(0.0, 0.0, "bar")
     assert found.n_evaluations == 0 and len(np.unique(found.group)) <= N_GROUPS
     assert len(found.x) == dt["posterior"].sizes["chain"] * dt["posterior"].sizes["draw"]

@@ -5,7 +5,6 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.execution.display import Display
 from pm_evidence.runs.references import (
     check_reference_argument,
     with_reference,
@@ -20,9 +19,7 @@ NORMAL = pe.references.Normal([0.0], [1.0])
 
 
 def resolved(target, reference, seed=1):
-    run = Run(pe.methods.SMC(), 200, 1, None, seed)
-    with Display(False) as display:
-        return with_reference(run, target, reference, "auto", display)
+    return with_reference(Run(pe.methods.SMC(), 200, 1, None, seed, reference=reference), target)
 
 
 def target(name):

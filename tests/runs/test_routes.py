@@ -3,8 +3,9 @@
 import json
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -17,9 +18,12 @@ from scipy.special import logsumexp
 import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.records import Role, Status
+from pm_evidence.estimators.of_run import estimates
 from pm_evidence.runs import routes as module
 from pm_evidence.runs.anneal import anneal_moved
 from pm_evidence.runs.importance import importance_route
+from pm_evidence.runs.rounds import Found
+from pm_evidence.runs.targets import plate_target
 from tests.systems.exact import deceptive_systems, exact_systems
 from tests.systems.plates import plates
 
@@ -119,15 +123,34 @@ def test_a_random_walk_of_100_states_is_right_or_not_ok(data_folder):
         assert routes[name]["status"] != "ok" or (name, following) == ("importance", "annealing")
 
 
+@dataclass(frozen=True)
+class Claiming(Found):
+    """What a route found, of which it claims other estimates."""
+
+    claims: Any = None
+
+    @property
+    def evidence(self):
+        return self.claims(*estimates(self.record))
+
+    def with_record(self, record):
+        return Found(self.target, record, self.route)
+
+
+def claiming(found, claims):
+    return Claiming(*(getattr(found, each.name) for each in fields(found)), claims)
+
+
 @pytest.mark.slow
 def test_chains_that_hardly_move_are_made_longer(heavy_tailed, monkeypatch):
     usual = pe.methods.SMC().chain_length
 
-    def unmixed(run, *arguments):
-        target, record, (best, *others) = anneal_moved(run, *arguments)
+    def unmixed(run, target):
+        found = anneal_moved(run, target)
         if run.sampler.chain_length == usual:
-            best = replace(best, status=Status.NOT_MIXED, message="chains are short")
-        return target, record, [best, *others]
+            doubt = {"status": Status.NOT_MIXED, "message": "chains are short"}
+            found = claiming(found, lambda best, *others: [replace(best, **doubt), *others])
+        return found
 
     monkeypatch.setattr(module, "anneal_moved", unmixed)
     dt = sampled(heavy_tailed, target_mcse=0.1)
@@ -142,12 +165,13 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
     """If it finds far more evidence than the islands after it, these have missed a mode."""
 
     def rich(*arguments):
-        found = importance_route(*arguments)
-        richer = [
-            replace(e, value=e.value + 3.0, mcse=0.1) if e.estimator == "smc" else e
-            for e in found.evidence
-        ]
-        return replace(found, evidence=richer)
+        return claiming(
+            importance_route(*arguments),
+            lambda *found: [
+                replace(e, value=e.value + 3.0, mcse=0.1) if e.estimator == "smc" else e
+                for e in found
+            ],
+        )
 
     monkeypatch.setattr(module, "importance_route", rich)
     dt = sampled(heavy_tailed, target_mcse=0.2)
@@ -161,10 +185,10 @@ def test_what_the_first_route_found_checks_the_last(heavy_tailed, monkeypatch):
 def test_the_first_route_is_kept_if_it_demands_more(heavy_tailed, monkeypatch):
     """The islands after it have missed a mode: all of its estimates exceed theirs."""
 
-    def poor(run, *arguments):
-        target, record, found = anneal_moved(run, *arguments)
-        blocks = [replace(b, work=b.work + 9.0, bridge=None) for b in record.of(Role.FORWARD)]
-        return target, record.updated(Role.FORWARD, tuple(blocks)), found
+    def poor(*arguments):
+        found = anneal_moved(*arguments)
+        blocks = [replace(b, work=b.work + 9.0, bridge=None) for b in found.record.of(Role.FORWARD)]
+        return found.with_record(found.record.updated(Role.FORWARD, tuple(blocks)))
 
     monkeypatch.setattr(module, "anneal_moved", poor)
     dt = sampled(heavy_tailed, target_mcse=0.2)
@@ -240,5 +264,5 @@ def horseshoe():
     ],
 )
 def test_local_variables_are_integrated_where_it_takes_less_time(build, integrated):
-    found = module.plate_target(build(), "auto", None, open_routes=True)
+    found = plate_target(build(), "auto", None, open_routes=True)
     assert (found is not None) == integrated

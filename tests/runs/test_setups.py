@@ -6,7 +6,6 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.records import Facts, LogEvidence, RunRecord
-from pm_evidence.execution.display import Display
 from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.runs.anneal import anneal, warn_of
@@ -71,9 +70,9 @@ def test_starts_of_arrays_are_grouped_by_neighbours():
 
 def test_a_model_without_free_variables_is_its_likelihood():
     run, known = Run(pe.methods.SMC(), 20, 1, None, 1), shared("no variable")
-    record, found = anneal(run, target_of(known.model), "auto", Display(False))
-    assert found[0].value == pytest.approx(known.log_evidence)
-    assert found[0].mcse == 0.0 and record.facts.log_prior_mass == 0.0
+    found = anneal(run, target_of(known.model))
+    assert found.best.value == pytest.approx(known.log_evidence)
+    assert found.best.mcse == 0.0 and found.record.facts.log_prior_mass == 0.0
 
 
 def test_warnings_of_doubt_and_of_nan():

@@ -3,7 +3,6 @@
 import pm_evidence as pe
 from pm_evidence.core.records import Role
 from pm_evidence.estimators.of_islands import of_small_islands
-from pm_evidence.execution.display import Display
 from pm_evidence.runs.references import check_run
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import evidence_of
@@ -16,8 +15,7 @@ SYSTEMS = exact_systems()
 
 def run_trial(name, cores=1, executor=None, seed=1):
     run = Run(pe.methods.SMC(), 200, cores, executor, seed)
-    with Display(False) as display:
-        small = check_run(run, target_of(SYSTEMS[name].build()), "auto", display)
+    small = check_run(run, target_of(SYSTEMS[name].build()))
     evidence = of_small_islands(small.record.of(Role.FORWARD))
     return small.draws(seed), evidence, small.n_evaluations
 
