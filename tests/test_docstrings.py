@@ -11,7 +11,7 @@ import pm_evidence
 
 ROOT = Path(pm_evidence.__file__).parent
 # Modules whose examples compile large models or sample for more than ten seconds.
-SLOW = {"api.calibrate", "api.latent", "api.sample", "plots.stages"}
+SLOW = {"api.integrated", "api.sample", "api.simulated", "plots.stages"}
 
 
 def name_of(path):

@@ -87,9 +87,8 @@ _COMPILE_KWARGS = (
 )
 _DIMENSIONS_OF_DRAWS = ("chain", "draw")
 _IDATA_KWARGS = ("coords", "dims", "log_likelihood", "log_prior")
-_MOST_CORES = 10_000
+_MOST_CORES, _MOST_DRAWS = 10_000, 10**15
 _ADDRESSES = 2**47  # bytes that a process can address
-_ABSURD = 10**12  # GiB
 # The error in nats at which a run ends by default, and the least that can be asked for.
 TARGET_MCSE, _LEAST_MCSE = 0.02, 1e-9
 # Without a limit of the user's, this many times the draws of the first round: for an error that
@@ -101,7 +100,7 @@ def one_target(target: Any, model: Any) -> Any:
     """Return the target that the user hands over by either name; None if there is none."""
     if target is not None and model is not None:
         raise TypeError("target and model are two names of one argument; pass only one of them.")
-    return target if target is not None else model
+    return model if target is None else target
 
 
 def find_target(target: Any, model: Any) -> Any:
@@ -112,7 +111,7 @@ def find_target(target: Any, model: Any) -> Any:
 
 def first_round(chosen: Sampler, draws: int | None) -> tuple[int, int]:
     """Return the particles of an island, or paths, and how many the first round has in all."""
-    draws = chosen.default_draws if draws is None else check_count("draws", draws, 2)
+    draws = chosen.default_draws if draws is None else check_count("draws", draws, 2, _MOST_DRAWS)
     size = chosen.annealer.size(draws)
     n_draws = chosen.annealer.first_round(size)
     check_memory(n_draws)
@@ -258,15 +257,9 @@ def limits(
 
 def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return ``idata_kwargs`` with its mappings filled in."""
-    options = dict(_mapping("idata_kwargs", idata_kwargs))
-    for name in options:
-        if name not in _IDATA_KWARGS:
-            raise ValueError(
-                f"idata_kwargs must hold only {', '.join(map(repr, _IDATA_KWARGS))}, got {name!r}; "
-                "leave it out."
-            )
+    options = _options("idata_kwargs", idata_kwargs, _IDATA_KWARGS)
     for name in ("coords", "dims"):
-        options[name] = dict(_mapping(f"idata_kwargs[{name!r}]", options.get(name)))
+        options[name] = _options(f"idata_kwargs[{name!r}]", options.get(name))
     for name, labels in options["coords"].items():
         check_text("keys of idata_kwargs['coords']", name)
         if name in _DIMENSIONS_OF_DRAWS or plain_array(f"idata_kwargs[{name!r}]", labels).ndim != 1:
@@ -289,13 +282,7 @@ def idata_options(idata_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def compile_options(compile_kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return ``compile_kwargs`` as a dict, without a mode that goes without saying."""
-    options = dict(_mapping("compile_kwargs", compile_kwargs))
-    for name in options:
-        if name not in _COMPILE_KWARGS:
-            raise ValueError(
-                f"compile_kwargs must hold only {', '.join(map(repr, _COMPILE_KWARGS))}, got "
-                f"{name!r}; leave it out."
-            )
+    options = _options("compile_kwargs", compile_kwargs, _COMPILE_KWARGS)
     mode = options.pop("mode", None)
     if not (mode is None or (isinstance(mode, str) and mode.upper() == "NUMBA")):
         raise ValueError(
@@ -315,19 +302,20 @@ def check_memory(draws: int, n_dim: int = 1, *, bytes_each: int = 8) -> None:
     if needed > there:
         raise ValueError(
             f"draws must fit into memory, got so many that states of {n_dim} numbers would take "
-            f"{_gib(needed)} GiB of {_gib(there)} GiB; pass fewer draws."
+            f"{needed // 2**30:,} GiB of {there // 2**30:,} GiB; pass fewer draws."
         )
 
 
-def _gib(n_bytes: int) -> str:
-    gib = n_bytes // 2**30
-    return f"{gib:,}" if gib < _ABSURD else f"more than {_ABSURD:,}"
-
-
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+def _options(name: str, value: Any, known: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return a mapping as a dict, after checking its keys; an empty one for None."""
     if value is not None and not isinstance(value, Mapping):
         raise TypeError(f"{name} must be a dict, got {described(value)}; leave it out for none.")
-    return value or {}
+    for key in value or {}:
+        if known is not None and key not in known:
+            raise ValueError(
+                f"{name} must hold only {', '.join(map(repr, known))}, got {key!r}; leave it out."
+            )
+    return dict(value or {})
 
 
 BACKENDS = ("auto", "numpy", "numba", "jax")
@@ -346,7 +334,19 @@ def check_backend(
             "backend must be 'numba' for native targets, which have compiled kernels of their own, "
             f"got {backend!r} for {described(given)}; {_REMEDY}."
         )
-    _check_model(given, backend)
+    estimated = [rv.name for rv in estimated_variables(given)]
+    if estimated:
+        raise ModelError(
+            f"backend={backend!r} needs a likelihood that is evaluated, got a model in which that "
+            f"of {estimated[0]!r} is estimated by pe.StateSpace or pe.RandomEffects; {_REMEDY}."
+        )
+    discrete = [rv.name for rv in given.free_RVs if np.dtype(rv.dtype).kind in "iub"]
+    if discrete:
+        raise ModelError(
+            f"backend={backend!r} needs continuous variables only, got a model in which "
+            f"{', '.join(map(repr, discrete[:10]))} is discrete; sum it out, for example by "
+            f"pm.Mixture, or {_REMEDY}."
+        )
     problem = needs_compiled_code(kernel, sampler, path, reference)
     if problem is not None:
         raise ValueError(f"{problem} with backend={backend!r}; {_REMEDY}.")
@@ -375,22 +375,6 @@ def needs_compiled_code(
             f"pe.references.Normal(mean, covariance), got {described(reference)}, which is called"
         )
     return None
-
-
-def _check_model(model: Any, backend: str) -> None:
-    estimated = [rv.name for rv in estimated_variables(model)]
-    if estimated:
-        raise ModelError(
-            f"backend={backend!r} needs a likelihood that is evaluated, got a model in which that "
-            f"of {estimated[0]!r} is estimated by pe.StateSpace or pe.RandomEffects; {_REMEDY}."
-        )
-    discrete = [rv.name for rv in model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
-    if discrete:
-        raise ModelError(
-            f"backend={backend!r} needs continuous variables only, got a model in which "
-            f"{', '.join(map(repr, discrete[:10]))} is discrete; sum it out, for example by "
-            f"pm.Mixture, or {_REMEDY}."
-        )
 
 
 def check_gradient(target: Any) -> None:

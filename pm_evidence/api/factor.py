@@ -15,8 +15,7 @@ from pm_evidence.api.arguments import (
     compile_options,
     limits,
 )
-from pm_evidence.api.constraint import constraint_factor
-from pm_evidence.api.point import Options, point_factor
+from pm_evidence.api.hypotheses import Options, constraint_factor, point_factor
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats, warn
 from pm_evidence.core.interrupts import interruptible
@@ -31,8 +30,6 @@ from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.cache import checked_data, model_in, target_of
-
-_NAMES = ("dt1", "dt2")
 
 
 @interruptible()
@@ -188,29 +185,56 @@ def bayes_factor(
     'weak evidence for the constraint'
     """
     if _is_hypothesis(dt2, point, constraint, model, idata):
-        return _of_hypothesis(
-            dt1,
-            model,
-            point,
-            constraint,
-            target_mcse=target_mcse,
-            random_seed=random_seed,
-            of_runs={
-                "cores": cores,
-                "executor": executor,
-                "progressbar": progressbar,
-                "compile_kwargs": compile_kwargs,
-            },
+        if target_mcse is not None:
+            check_target(target_mcse)
+        of_runs: dict[str, Any] = {"cores": cores, "executor": executor}
+        of_runs |= {"progressbar": progressbar, "compile_kwargs": compile_kwargs}
+        options = Options(target_mcse, resolve_seed(random_seed), of_runs)
+        if constraint is not None:
+            factor = constraint_factor(dt1, model, constraint, options)
+        else:
+            factor = point_factor(dt1, model, point, options)
+    else:
+        models = [model_in(each) for each in (dt1, dt2)]
+        if None in models:
+            _check_results(models, (dt1, dt2), idata)
+            return factor_of_results(dt1, dt2)
+        sampler = SMC()
+        size = sampler.size(sampler.default_draws)
+        run = Run(
+            sampler,
+            size,
+            checked_cores(cores),
+            checked_executor(executor),
+            resolve_seed(random_seed),
+            limits=limits(target_mcse, None, None, sampler.first_round(size)),
+            display=Display(progressbar),
         )
-    models = [model_in(each) for each in (dt1, dt2)]
-    if None in models:
-        _check_results(models, (dt1, dt2), idata)
-        return factor_of_results(dt1, dt2)
-    run = _run_of(target_mcse, cores, executor, random_seed, progressbar)
-    posteriors, options = _posteriors(idata), compile_options(compile_kwargs)
-    _check_models(models)
+        factor = _of_models(run, models, _posteriors(idata), compile_options(compile_kwargs))
+    if factor.status != Status.OK:
+        warn(f"status {factor.status!r}: {factor.warning}")
+    return factor
+
+
+def _of_models(
+    run: Run, models: Sequence[Any], posteriors: Sequence[Any], compile_kwargs: dict[str, Any]
+) -> BayesFactor:
+    """Return the Bayes factor of two models, by annealing from one to the other."""
+    if models[0] is models[1]:
+        raise ModelError(
+            "dt1 and dt2 must be two models, got the same model twice; pass the other one."
+        )
+    data = [fingerprint(checked_data(model)) for model in models]
+    check_same_data(dict(zip(("dt1", "dt2"), data, strict=True)))
     with dividing_rows(run.cores, run.executor), run.display:
-        targets = _targets(models, options, run.display)
+        with run.display.compiling():
+            targets = [
+                target_of(model, compile_kwargs=compile_kwargs, reparameterise=True)
+                for model in models
+            ]
+        for target, which in zip(targets, ("first", "second"), strict=True):
+            check_annealed(target, which)
+        PairLayout.of(*targets)  # raises the error if they share no variable
         drawn = [
             model_draws(
                 replace(run, seed=seed_of_run(run.seed, Phase.PAIR, k)),
@@ -220,13 +244,10 @@ def bayes_factor(
             )
             for k, target in enumerate(targets)
         ]
-        pair = anneal_between(run, drawn[0], drawn[1])
-    found, record = pair.best, pair.record
-    warning = with_pointer(found.status, found.message)
-    if found.status != Status.OK:
-        warn(f"status {found.status!r}: {warning}")
-    spent = record.facts.n_evaluations
-    return BayesFactor.of(found, warning=warning, n_evaluations=spent, record=record)
+        found = anneal_between(run, *drawn)
+    best, spent = found.best, found.record.facts.n_evaluations
+    warning = with_pointer(best.status, best.message)
+    return BayesFactor.of(best, warning=warning, n_evaluations=spent, record=found.record)
 
 
 def _is_hypothesis(dt2: Any, point: Any, constraint: Any, model: Any, idata: Any) -> bool:
@@ -246,29 +267,6 @@ def _is_hypothesis(dt2: Any, point: Any, constraint: Any, model: Any, idata: Any
     return found
 
 
-def _of_hypothesis(
-    dt: Any,
-    model: Any,
-    point: Any,
-    constraint: Any,
-    *,
-    target_mcse: Any,
-    random_seed: Any,
-    of_runs: Mapping[str, Any],
-) -> BayesFactor:
-    """Return the Bayes factor of a hypothesis about the parameters of a model."""
-    if target_mcse is not None:
-        check_target(target_mcse)
-    options = Options(target_mcse, resolve_seed(random_seed), of_runs)
-    if constraint is not None:
-        factor = constraint_factor(dt, model, constraint, options)
-    else:
-        factor = point_factor(dt, model, point, options)
-    if factor.status != Status.OK:
-        warn(f"status {factor.status!r}: {factor.warning}")
-    return factor
-
-
 def _check_results(models: Sequence[Any], given: Sequence[Any], idata: Any) -> None:
     """Raise an error unless neither argument is a model, and there are no posterior draws."""
     if models[0] is not models[1]:
@@ -284,32 +282,6 @@ def _check_results(models: Sequence[Any], given: Sequence[Any], idata: Any) -> N
         )
 
 
-def _targets(models: Sequence[Any], options: dict[str, Any], display: Display) -> list[Any]:
-    """Return the compiled models, if they can be annealed into each other."""
-    with display.compiling():
-        targets = [
-            target_of(model, compile_kwargs=options, reparameterise=True) for model in models
-        ]
-    for target, which in zip(targets, ("first", "second"), strict=True):
-        check_annealed(target, which)
-    PairLayout.of(*targets)  # raises the error if they share no variable
-    return targets
-
-
-def _run_of(target_mcse: Any, cores: Any, executor: Any, random_seed: Any, progressbar: Any) -> Run:
-    sampler = SMC()
-    size = sampler.size(sampler.default_draws)
-    return Run(
-        sampler=sampler,
-        size=size,
-        cores=checked_cores(cores),
-        executor=checked_executor(executor),
-        seed=resolve_seed(random_seed),
-        limits=limits(target_mcse, None, None, sampler.first_round(size)),
-        display=Display(progressbar),
-    )
-
-
 def _posteriors(idata: Any) -> tuple[Any, Any]:
     """Return the posterior draws of both models; None where there are none."""
     pair = (None, None) if idata is None else idata
@@ -320,13 +292,3 @@ def _posteriors(idata: Any) -> tuple[Any, Any]:
             f"got {described(idata)}; pass for example idata=(idata_1, idata_2)."
         )
     return pair[0], pair[1]
-
-
-def _check_models(models: Sequence[Any]) -> None:
-    """Raise an error if two models cannot be compared."""
-    if models[0] is models[1]:
-        raise ModelError(
-            "dt1 and dt2 must be two models, got the same model twice; pass the other one."
-        )
-    data = [fingerprint(checked_data(model)) for model in models]
-    check_same_data(dict(zip(_NAMES, data, strict=True)))

@@ -7,6 +7,7 @@ made from these where the weights allow it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from pm_evidence.api.arguments import TARGET_MCSE, check_target
-from pm_evidence.api.sample import sample_evidence
+from pm_evidence.api.sample import passed_on, sample_evidence
 from pm_evidence.core.checks import check_choice, check_flag, described, real_number
 from pm_evidence.core.exceptions import ModelError, NumericalError, usual_floats, warn
 from pm_evidence.core.random import Phase, generator, resolve_seed
@@ -36,10 +37,6 @@ from pm_evidence.targets.model.derived import (
 )
 
 Floats = NDArray[np.float64]
-
-
-# Arguments of `sample_evidence` that callers of it have themselves.
-_OWN = ("target", "model", "target_mcse", "random_seed", "progressbar")
 
 
 @dataclass(frozen=True)
@@ -69,23 +66,20 @@ def variants_of(model: Any, priors: Any) -> dict[str, list[Variant]]:
 
 
 def _of_variable(model: Any, name: str, asked: Any) -> list[Variant]:
-    """Return the variants of one variable."""
+    """Return the variants of one variable: factors in rising order, then distributions."""
     changes = _named(name, asked)
-    factors = {
-        label: factor
-        for label, change in changes.items()
-        if (factor := _factor(name, label, change)) is not None
-    }
-    order = [*sorted(factors, key=factors.__getitem__), *(k for k in changes if k not in factors)]
+    factors = {label: _factor(name, label, change) for label, change in changes.items()}
     return [
         Variant(
             name,
             label,
-            factors.get(label, float("nan")),
-            changed_prior(model, name, factors.get(label, changes[label])),
+            factors[label],
+            changed_prior(model, name, change if isnan(factors[label]) else factors[label]),
         )
-        for label in order
-        if factors.get(label) != 1.0
+        for label, change in sorted(
+            changes.items(), key=lambda each: np.nan_to_num(factors[each[0]], nan=np.inf)
+        )
+        if factors[label] != 1.0
     ]
 
 
@@ -126,11 +120,11 @@ def _label(name: str, factor: Any) -> str:
     return f"\N{MULTIPLICATION SIGN} {number:.6g}"
 
 
-def _factor(name: str, label: str, change: Any) -> float | None:
-    """Return a factor; None for what may be a distribution."""
+def _factor(name: str, label: str, change: Any) -> float:
+    """Return a factor; NaN for what may be a distribution."""
     number = real_number(change)
     if number is None:
-        return None
+        return nan
     if not 0.0 < number < np.inf:
         raise ValueError(
             f"priors[{name!r}] must hold factors above 0, got {described(change)} as {label!r}; "
@@ -146,13 +140,13 @@ def sample_options(parameter: str, given: Any) -> dict[str, Any]:
             f"{parameter} must be a dict of arguments of sample_evidence, got {described(given)}; "
             'pass for example {"cores": 2}.'
         )
-    known = [name for name in signature(sample_evidence).parameters if name not in _OWN]
-    wrong = [name for name in given or {} if name not in known]
-    if wrong:
-        raise ValueError(
-            f"{parameter} must hold only {', '.join(known)}, got {described(wrong[0])}; "
-            f"{'pass it directly' if wrong[0] in _OWN else 'leave it out'}."
-        )
+    for name in given or {}:
+        if name not in passed_on():
+            own = name in signature(sample_evidence).parameters
+            raise ValueError(
+                f"{parameter} must hold only {', '.join(passed_on())}, got {described(name)}; "
+                f"{'pass it directly' if own else 'leave it out'}."
+            )
     return dict(given or {})
 
 
@@ -325,14 +319,8 @@ class Study:
         of_ratio, own = Spread(found.mcse, found.dof), self.base.evidence
         value, error = run.evidence.value + found.log_bf, _bound(run.spread, of_ratio)
         lower, upper = interval(value, error)
-        evidence = replace(
-            run.evidence,
-            value=value,
-            mcse=error.mcse,
-            dof=error.dof,
-            lower=lower,
-            upper=upper,
-        )
+        evidence = replace(run.evidence, value=value, mcse=error.mcse, dof=error.dof)
+        evidence = replace(evidence, lower=lower, upper=upper)
         # against the run that was reweighted, its own error cancels
         error = of_ratio if run is self.base else combined(error, self.base.spread)
         row = _row(variant, evidence, value - own.value, error, "reweighted")
@@ -345,21 +333,12 @@ def _bound(first: Spread, second: Spread) -> Spread:
 
 
 def _row(variant: Variant, evidence: LogEvidence, log_bf: float, error: Spread, how: str) -> Row:
-    return Row(
-        variant.variable,
-        variant.prior,
-        variant.factor,
-        evidence,
-        log_bf,
-        error.mcse,
-        error.dof,
-        how,
-    )
+    prior = variant.variable, variant.prior, variant.factor
+    return Row(*prior, evidence, log_bf, error.mcse, error.dof, how)
 
 
 def _missing(variant: Variant, status: Status, message: str) -> Row:
     """Return the row of a prior whose evidence is not known."""
-    nan = float("nan")
     evidence = LogEvidence(nan, nan, "", status=status, message=message)
     return _row(variant, evidence, nan, Spread(nan, 1.0), "")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -267,13 +268,10 @@ def raise_log_likelihood(
         RaiseBlock(machine, setup.path, plan, block, examples[part], seed)
         for block, part in enumerate(parts)
     ]
-    finished: list[int] = []
+    numbers = count(1)
     with counting("RAISE", len(tasks), progressbar) as show:
-
-        def done(block: int, record: Any) -> None:
-            finished.append(block)
-            show(len(finished))
-
-        records = run_blocks(tasks, cores=workers, executor=elsewhere, done=done)
+        records = run_blocks(
+            tasks, cores=workers, executor=elsewhere, done=lambda *_: show(next(numbers))
+        )
     work = np.concatenate([record.work for record in records])
     return raise_likelihood(machine, examples, work.reshape(len(examples), n_paths))

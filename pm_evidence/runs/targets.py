@@ -17,7 +17,7 @@ from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.numpy_graph import LoopError, NotBatchedError
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
-from pm_evidence.targets.model.reparameterised import ReparameterisedTarget
+from pm_evidence.targets.model.target import ReparameterisedTarget
 from pm_evidence.targets.plates.structure import has_global_children, structure_of_model
 from pm_evidence.targets.plates.target import PlateTarget
 

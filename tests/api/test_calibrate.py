@@ -9,7 +9,7 @@ import xarray as xr
 from scipy.stats import multivariate_normal
 
 import pm_evidence as pe
-from pm_evidence.api import calibrate as module
+from pm_evidence.api import simulated as module
 from pm_evidence.core.exceptions import EvidenceWarning, ModelError, NumericalError
 from tests.api.refusals import check_refusals
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.api.certify import simulate_and_certify
+from pm_evidence.api.simulated import simulate_and_certify
 from tests.models import shared
 from tests.systems.exact import exact_systems
 

@@ -1,14 +1,23 @@
-"""Simulation-based calibration of Bayes factors."""
+"""Checks on simulated data: strict bounds of the evidence, and calibrated Bayes factors."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from math import nan
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.api.arguments import check_target, checked_cores
+from pm_evidence.api.arguments import (
+    check_memory,
+    check_target,
+    checked_cores,
+    checked_executor,
+    one_target,
+)
 from pm_evidence.core.checks import check_count, described
+from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import (
     ModelError,
     NumericalError,
@@ -22,10 +31,108 @@ from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.execution.display import Display
 from pm_evidence.results.compare import prior_of
 from pm_evidence.results.sensitivity import Calibration, calibration_of
+from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import default_method
+from pm_evidence.runs.result import posterior_draws, result_of
+from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import evidence_of
-from pm_evidence.targets.model.cache import is_model, target_of
-from pm_evidence.targets.model.derived import DataSets
+from pm_evidence.samplers.ais import AIS
+from pm_evidence.samplers.sampler import ReverseStarts
+from pm_evidence.targets.model.cache import find_model, is_model, target_of
+from pm_evidence.targets.model.derived import DataSets, simulate
+
+
+@interruptible()
+@exceptions_of_users()
+@usual_floats()
+def simulate_and_certify(
+    target: Any = None,
+    *,
+    draws: int = 1000,
+    n_stages: int | None = None,
+    kernel: str | Kernel = "auto",
+    cores: int | None = None,
+    executor: Executor | None = None,
+    random_seed: int | np.random.Generator | None = None,
+    progressbar: bool = True,
+    model: Any = None,
+) -> Any:
+    """Bound the evidence strictly on both sides, on data simulated from the model.
+
+    Parameters and data are drawn together from the model. The drawn parameters are then an exact
+    draw from the posterior given the drawn data, so reverse paths from there give a strict upper
+    bound of log evidence, as forward paths give a lower one. Where both are close, annealing with
+    these settings works for models and data of this kind; the observed values themselves are not
+    used.
+
+    Parameters
+    ----------
+    target : pymc.Model, optional
+        The model; may be left out inside its context.
+    draws : int
+        Number of paths in each direction.
+    n_stages : int, optional
+        As for ``pe.methods.AIS``.
+    kernel, cores, executor, random_seed, progressbar, model
+        As for `sample_evidence`.
+
+    Returns
+    -------
+    xarray.DataTree
+        As from ``sample_evidence(method="ais")``, for the simulated data. Its estimators
+        ``lower_bound`` and ``upper_bound`` hold the bounds in nats.
+
+    Raises
+    ------
+    ModelError
+        If the model has no well-defined evidence, or cannot be simulated because of a potential.
+    ValueError, TypeError
+        If an argument is of the wrong type or out of range.
+
+    Notes
+    -----
+    Bidirectional Monte Carlo (Grosse, Ghahramani and Adams 2015; Grosse, Ancha and Roy 2016);
+    Habeck (2017), Eq. 7. The bounds hold in expectation, over data as well as over paths.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    >>> dt = pe.simulate_and_certify(model, random_seed=1, progressbar=False)
+    >>> lower = pe.log_evidence(dt, estimator="lower_bound")
+    >>> upper = pe.log_evidence(dt, estimator="upper_bound")
+    >>> bool(lower.value < upper.value)
+    True
+    """
+    given = find_model(one_target(target, model))
+    sampler = AIS(n_stages=n_stages)
+    check_count("draws", draws, 2 * sampler.chain_length)
+    check_memory(draws)
+    run = Run(
+        sampler,
+        draws,
+        checked_cores(cores),
+        checked_executor(executor),
+        resolve_seed(random_seed),
+        kernel=kernel,
+        display=Display(progressbar),
+    )
+    if default_method(given) == "aisel":
+        raise ModelError(
+            "simulate_and_certify needs a likelihood that can be evaluated, got a model with "
+            "pe.StateSpace or pe.RandomEffects: an exact draw of the parameters comes without an "
+            "estimate of its own. Use sample_evidence(method=pe.methods.AISEL(resampling=None))."
+        )
+    with run.display:
+        with run.display.compiling():
+            simulated, x = simulate(given, run.seed)
+            main = target_of(simulated)
+        found = anneal(run, main, ReverseStarts(x, kind="exact"))
+    warn_of(found)
+    return result_of(run, found, posterior_draws(run, found.record, found.evidence))
+
 
 Data = dict[str, NDArray[Any]]
 
@@ -123,18 +230,22 @@ def calibrate(
     >>> found.status
     'ok'
     """
-    given = _checked_models("models", models)
-    names, prior = list(given), prior_of(list(given), prior_probs)
     check_count("n", n, _FEWEST_DATA_SETS, _MOST_DATA_SETS)
     check_target(target_mcse)
     n_cores, seed = checked_cores(cores), resolve_seed(random_seed)
-    competitors = {name: DataSets(model) for name, model in given.items()}
-    drawn_by = competitors | _simulators(simulators, names)
-    _check_shapes(competitors | {f"simulators[{k!r}]": drawn_by[k] for k in simulators or {}})
+    competitors = _data_sets("models", models)
+    names, prior = list(competitors), prior_of(list(competitors), prior_probs)
+    others = {} if simulators is None else _data_sets("simulators", simulators)
+    unknown = [name for name in others if name not in names]
+    if unknown:
+        raise ValueError(
+            f"simulators must have names of the models, got {unknown}; the models are {names}."
+        )
+    _check_shapes(competitors | {f"simulators[{name!r}]": each for name, each in others.items()})
     label = generator(seed, Phase.CALIBRATION).choice(len(names), n, p=prior)
     with Display(progressbar) as display:
         with display.compiling():
-            data = _drawn(drawn_by, label, seed)
+            data = _drawn(competitors | others, label, seed)
             targets = {
                 name: target_of(each.observed, reparameterise=True)
                 for name, each in competitors.items()
@@ -161,8 +272,8 @@ def calibrate(
     return found
 
 
-def _checked_models(parameter: str, models: Any) -> dict[str, Any]:
-    """Return models by name."""
+def _data_sets(parameter: str, models: Any) -> dict[str, DataSets]:
+    """Return what draws and exchanges the data of models, by name."""
     if not isinstance(models, Mapping):
         raise TypeError(
             f"{parameter} must be a mapping of names to models, got {described(models)}; pass for "
@@ -187,20 +298,7 @@ def _checked_models(parameter: str, models: Any) -> dict[str, Any]:
                 "with pe.StateSpace or pe.RandomEffects: its data cannot be exchanged without "
                 "compiling it again."
             )
-    return dict(models)
-
-
-def _simulators(simulators: Any, names: list[str]) -> dict[str, DataSets]:
-    """Return what draws data in the place of some models."""
-    if simulators is None:
-        return {}
-    given = _checked_models("simulators", simulators)
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise ValueError(
-            f"simulators must have names of the models, got {unknown}; the models are {names}."
-        )
-    return {name: DataSets(model) for name, model in given.items()}
+    return {name: DataSets(model) for name, model in models.items()}
 
 
 def _check_shapes(competitors: Mapping[str, DataSets]) -> None:
@@ -208,15 +306,16 @@ def _check_shapes(competitors: Mapping[str, DataSets]) -> None:
     (first, expected), *others = ((name, each.kinds) for name, each in competitors.items())
     for name, found in others:
         if found != expected:
+            told = [
+                ", ".join(
+                    f"{each} {shape} ({kind})" for each, (shape, kind) in sorted(kinds.items())
+                )
+                for kinds in (expected, found)
+            ]
             raise ValueError(
-                "models must have the same observed variables, got "
-                f"{_listed(expected)} in {first!r} and {_listed(found)} in {name!r}; "
-                "give them the same names, shapes and kinds of numbers."
+                f"models must have the same observed variables, got {told[0]} in {first!r} and "
+                f"{told[1]} in {name!r}; give them the same names, shapes and kinds of numbers."
             )
-
-
-def _listed(kinds: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
-    return ", ".join(f"{name} {shape} ({kind})" for name, (shape, kind) in sorted(kinds.items()))
 
 
 def _drawn(drawn_by: Mapping[str, DataSets], label: NDArray[np.int64], seed: int) -> list[Data]:
@@ -234,7 +333,6 @@ def _evidence(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvid
     try:
         return evidence_of(target, target_mcse, cores, seed)
     except NumericalError as error:
-        nan = float("nan")
         return LogEvidence(nan, nan, "", status=Status.FAILED, message=str(error))
 
 
