@@ -1,6 +1,6 @@
 """The log Bayes factor of two models by annealing from one to the other."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,6 +45,7 @@ Floats = NDArray[np.float64]
 
 
 _BLOCK = 128  # paths that move together
+_DIRECTIONS = Role.FORWARD, Role.REVERSE
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,6 @@ class PairBlock:
         path, n = replace(self.path, starts=self.starts), len(self.starts)
         made = AIS().run_block(path, self.plan, self.block, n, self.seed, report)
         return replace(made, origin=self.origin, draws=None, log_weight=None)
-
-    def parts(self, first: int) -> list["PairBlock"]:
-        """Return blocks of few paths, numbered from ``first``."""
-        n = -(-len(self.starts) // _BLOCK)
-        divided = zip(np.array_split(self.starts, n), np.array_split(self.origin, n), strict=True)
-        return [
-            replace(self, block=first + i, starts=x, origin=origin)
-            for i, (x, origin) in enumerate(divided)
-        ]
 
 
 def crossed_at_once(blocks: Sequence[PairBlock]) -> list[BlockRecord]:
@@ -211,7 +203,7 @@ _PATHS, _ROUNDS, _GROWTH = 512, 4, Growth(reserve=1.2, most=4.0)
 
 
 @dataclass(frozen=True)
-class _Half:
+class Half:
     """Draws of both models, and the path between posteriors that was fitted to other draws."""
 
     path: PairPath  # the path
@@ -219,13 +211,32 @@ class _Half:
     starts: tuple[Floats, ...]
     group: tuple[NDArray[np.int64], ...]  # shape (n,): groups of these draws
 
-    def tasks(self, seed: int, rng: np.random.Generator, n: int | None) -> Iterator[PairBlock]:
-        """Yield one block of ``n`` paths for each direction, from each draw once if it is None."""
-        nothing = Plan(np.array([0.0, 1.0]), ())
-        roles = (Role.FORWARD, Role.REVERSE)
-        for role, x, group in zip(roles, self.starts, self.group, strict=True):
-            chosen = np.arange(len(x)) if n is None else _evenly(len(x), n, rng)
-            yield PairBlock(self.path, nothing, role, 0, x[chosen], group[chosen], seed)
+
+def blocks_of(
+    halves: Sequence[Half],
+    record: RunRecord,
+    plan: Plan,
+    seed: int,
+    rng: np.random.Generator,
+    n: int | None = None,
+) -> list[PairBlock]:
+    """Return blocks of ``n`` further paths in each direction, from draws of all groups.
+
+    If ``n`` is left out, there is one block for each half, of a path from each draw.
+    """
+    number, found = {role: len(record.of(role)) for role in _DIRECTIONS}, []
+    for half in halves:
+        for role, x, group in zip(_DIRECTIONS, half.starts, half.group, strict=True):
+            parts = [np.arange(len(x))]
+            if n is not None:
+                m = -(-n // len(halves))
+                chosen = ((np.arange(m) + rng.uniform()) * len(x) / m).astype(np.int64)
+                parts = np.array_split(chosen, -(-m // _BLOCK))
+            for part in parts:
+                starts = x[part], group[part]
+                found.append(PairBlock(half.path, plan, role, number[role], *starts, seed))
+                number[role] += 1
+    return found
 
 
 def anneal_between(run: Run, first: ModelDraws, second: ModelDraws) -> Found:
@@ -262,7 +273,7 @@ def _in_common_coordinates(first: ModelDraws, second: ModelDraws) -> tuple[Model
     return first.centred_like(chosen), second.centred_like(chosen)
 
 
-def _halves(seed: int, reference: ModelDraws, target: ModelDraws) -> list[_Half]:
+def _halves(seed: int, reference: ModelDraws, target: ModelDraws) -> list[Half]:
     """Return the draws in two halves, each with a path that is fitted to the other half."""
     models, rng = (reference, target), generator(seed, Phase.FIT)
     layout = PairLayout.of(reference.target, target.target)
@@ -294,7 +305,7 @@ def _best_alignment(
     return ALIGNMENTS[int(np.argmax(shares))]
 
 
-def _overlap(half: _Half) -> float:
+def _overlap(half: Half) -> float:
     """Return how well the posteriors overlap, from 0 to 1."""
     path = half.path
     forward, reverse = (path.energy(path.at(x), 0.0) for x in half.starts)
@@ -315,7 +326,7 @@ def _half(
     fitted: Sequence[ModelDraws],
     kind: str,
     rng: np.random.Generator,
-) -> _Half:
+) -> Half:
     """Return draws with the path between posteriors that is fitted to others."""
     shared = [model.x[:, layout.aligned_of(k)] for k, model in enumerate(fitted)]
     alignment = Alignment.of(kind, *shared)
@@ -330,13 +341,13 @@ def _half(
         linking.append(LinkingDensity.to(x, own[~circular], layout.aligned, own[circular]))
     target = PairTarget([model.target for model in used], layout, linking, alignment)
     starts = tuple(target.completed(model.x, k, rng) for k, model in enumerate(used))
-    return _Half(PairPath(target, starts[0]), starts, tuple(model.group for model in used))
+    return Half(PairPath(target, starts[0]), starts, tuple(model.group for model in used))
 
 
-def _crossed(run: Run, record: RunRecord, halves: Sequence[_Half]) -> RunRecord:
+def _crossed(run: Run, record: RunRecord, halves: Sequence[Half]) -> RunRecord:
     """Return the record with the work at the posterior draws, between which nothing moves."""
-    rng = generator(run.seed, Phase.START)
-    tasks = [task for half in halves for task in half.tasks(run.seed, rng, None)]
+    nothing, rng = Plan(np.array([0.0, 1.0]), ()), generator(run.seed, Phase.START)
+    tasks = blocks_of(halves, record, nothing, run.seed, rng)
     record = _with_blocks(record, tasks, crossed_at_once(tasks))
     without = int(np.count_nonzero(~np.isfinite(record.work(Role.REVERSE))))
     if without:
@@ -352,11 +363,9 @@ def _crossed(run: Run, record: RunRecord, halves: Sequence[_Half]) -> RunRecord:
 def _with_blocks(record: RunRecord, tasks: Sequence[PairBlock], made: Sequence[Any]) -> RunRecord:
     """Return the record with more blocks and their cost."""
     spent = record.facts.n_evaluations + sum(block.n_evaluations for block in made)
-    for role in (Role.FORWARD, Role.REVERSE):
+    for role in _DIRECTIONS:
         mine = [block for task, block in zip(tasks, made, strict=True) if task.role == role]
-        first = len(record.of(role))
-        numbered = [replace(block, block=first + i) for i, block in enumerate(mine)]
-        record = record.extended(role, numbered)
+        record = record.extended(role, mine)
     return record.stating(n_evaluations=spent)
 
 
@@ -370,7 +379,7 @@ def _is_enough(run: Run, found: Found) -> bool:
     return bool(both.share >= _LEAST_OVERLAP)
 
 
-def _annealed(run: Run, found: Found, halves: Sequence[_Half]) -> Found:
+def _annealed(run: Run, found: Found, halves: Sequence[Half]) -> Found:
     """Return what annealed paths in both directions find."""
     path = halves[0].path
     with run.display.compiling():
@@ -385,7 +394,7 @@ def _annealed(run: Run, found: Found, halves: Sequence[_Half]) -> Found:
 
     def round_of(n: int) -> Step:
         def extended(record: RunRecord) -> RunRecord:
-            tasks = _blocks(record, halves, plan, run.seed, rng, n)
+            tasks = blocks_of(halves, record, plan, run.seed, rng, n)
             return _with_blocks(record, tasks, run.show("Paths", tasks, plan))
 
         return extended
@@ -401,28 +410,3 @@ def _annealed(run: Run, found: Found, halves: Sequence[_Half]) -> Found:
         return round_of(n)
 
     return until_small(run, found, round_of(_PATHS), rule)
-
-
-def _blocks(
-    record: RunRecord,
-    halves: Sequence[_Half],
-    plan: Plan,
-    seed: int,
-    rng: np.random.Generator,
-    n: int,
-) -> list[PairBlock]:
-    """Return blocks of ``n`` further paths in each direction, with numbers of their own."""
-    first = {role: len(record.of(role)) for role in (Role.FORWARD, Role.REVERSE)}
-    blocks: list[PairBlock] = []
-    for half in halves:
-        for task in half.tasks(seed, rng, -(-n // len(halves))):
-            parts = replace(task, plan=plan).parts(first[task.role])
-            first[task.role] += len(parts)
-            blocks += parts
-    return blocks
-
-
-def _evenly(n: int, m: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return ``m`` of ``n`` indices at equal distances, so that all groups are represented."""
-    chosen: NDArray[np.int64] = ((np.arange(m) + rng.uniform()) * n / m).astype(np.int64)
-    return chosen

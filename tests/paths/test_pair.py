@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 
 from pm_evidence.core.contracts import Plan
-from pm_evidence.core.records import Role
+from pm_evidence.core.records import Role, RunRecord
 from pm_evidence.paths.geometric import PairPath
-from pm_evidence.runs.pair import PairBlock, crossed_at_once
+from pm_evidence.runs.pair import Half, PairBlock, blocks_of, crossed_at_once
 from pm_evidence.targets.layout import Particles
 
 
@@ -59,9 +59,21 @@ def test_work_at_once_is_that_of_the_forward_direction():
     np.testing.assert_array_equal(made.work, [-1.0, np.inf])
 
 
-def test_parts_hold_every_path_once():
-    whole = block(Role.FORWARD)
-    parts = whole.parts(first=5)
-    assert [part.block for part in parts] == [5, 6, 7]
-    np.testing.assert_array_equal(np.concatenate([p.starts for p in parts]), whole.starts)
-    np.testing.assert_array_equal(np.concatenate([p.origin for p in parts]), whole.origin)
+def test_every_path_of_a_round_has_a_block():
+    """In both directions, numbered after those before, with draws of all groups."""
+    x = np.random.default_rng(1).normal(size=(300, 2))
+    half = Half(path(x), (x, 2.0 * x), (np.arange(300) % 8,) * 2)
+    before = RunRecord("pair", NO_PLAN.beta, {Role.FORWARD: [None] * 5})
+    rng = np.random.default_rng(1)
+    found = blocks_of([half, half], before, NO_PLAN, 1, rng, n=600)
+    for role, first, scale in ((Role.FORWARD, 5, 1.0), (Role.REVERSE, 0, 2.0)):
+        mine = [block for block in found if block.role == role]
+        assert [block.block for block in mine] == list(range(first, first + 6))
+        for blocks in (mine[:3], mine[3:]):
+            np.testing.assert_array_equal(np.concatenate([b.starts for b in blocks]), scale * x)
+            np.testing.assert_array_equal(np.concatenate([b.origin for b in blocks]), half.group[0])
+    whole = blocks_of([half], before, NO_PLAN, 1, rng)
+    assert [(b.role, b.block, len(b.starts)) for b in whole] == [
+        (Role.FORWARD, 5, 300),
+        (Role.REVERSE, 0, 300),
+    ]
