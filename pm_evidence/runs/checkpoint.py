@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +28,11 @@ _CALL, _FORMAT = "call", 1
 _LONGEST_SHOWN = 60
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A part of a call: its digest, and its value in words where that is short."""
-
-    digest: str
-    shown: str
+# A part of a call: its ``digest``, and ``shown``, its value in words where that is short.
+Part = dict[str, str]
 
 
-def _described_call(
-    target: Any, arguments: Mapping[str, Any]
-) -> tuple[dict[str, _Part], list[str]]:
+def _described_call(target: Any, arguments: Mapping[str, Any]) -> tuple[dict[str, Part], list[str]]:
     """Return version, model, data and arguments as parts, and what has no content to compare."""
     undescribed: list[str] = []
 
@@ -60,12 +54,12 @@ def _described_call(
             }
         return value
 
-    def part(value: Any, *, shown: bool = True) -> _Part:
+    def part(value: Any, *, shown: bool = True) -> Part:
         found, text = Digest(plain), repr(value) if shown else ""
         found.add(value)
         undescribed.extend(found.undescribed)
         short = len(text) <= _LONGEST_SHOWN and " at 0x" not in text
-        return _Part(found.hexdigest(), text if short else "")
+        return {"digest": found.hexdigest(), "shown": text if short else ""}
 
     if is_native(target):
         # a dataclass says all there is in its fields
@@ -104,9 +98,8 @@ def with_journal(
         _log.info("%d finished parts of this run are read from %s.", n_finished, path)
     else:
         seed = resolve_seed(random_seed)
-        facts = {name: asdict(part) for name, part in parts.items()}
-        archive.write(_CALL, Entry({"format": _FORMAT, "seed": str(seed), "parts": facts}, {}))
-    mark = digest_of((seed, [part.digest for part in parts.values()]))
+        archive.write(_CALL, Entry({"format": _FORMAT, "seed": str(seed), "parts": parts}, {}))
+    mark = digest_of((seed, [part["digest"] for part in parts.values()]))
     return replace(run, seed=seed, journal=Journal(archive, mark))
 
 
@@ -153,10 +146,8 @@ def _checked(attributes: dict[str, Any], folder: Any) -> dict[str, Any]:
             f"checkpoint must be of format {_FORMAT}, got {str(folder)!r} of format "
             f"{attributes.get('format')}, by another version of pm_evidence; pass another path."
         )
-    parts, keys = attributes.get("parts"), {"digest", "shown"}
-    is_whole = isinstance(parts, dict) and all(
-        isinstance(part, dict) and part.keys() == keys for part in parts.values()
-    )
+    parts = attributes.get("parts")
+    is_whole = isinstance(parts, dict) and all(isinstance(part, dict) for part in parts.values())
     if not is_whole or not str(attributes.get("seed")).isdigit():
         raise ValueError(
             f"checkpoint must be a checkpoint of pm_evidence, got {str(folder)!r} whose file "
@@ -166,21 +157,16 @@ def _checked(attributes: dict[str, Any], folder: Any) -> dict[str, Any]:
 
 
 def _check_same(
-    folder: Any, stored: Mapping[str, Any], parts: Mapping[str, _Part], seed: int
+    folder: Any, stored: Mapping[str, Any], parts: Mapping[str, Part], seed: int
 ) -> None:
     """Raise ValueError if a checkpoint is of another call, naming all that differs."""
-    now = {**parts, "random_seed": _Part("", str(seed))}
-    before = {name: _Part(**fields) for name, fields in stored["parts"].items()}
-    before["random_seed"] = _Part("", stored["seed"])
-    nothing = _Part("", "")
-    names = [
-        name
-        for name in dict.fromkeys([*now, *before])
-        if now.get(name, nothing) != before.get(name, nothing)
-    ]
+    now = {**parts, "random_seed": {"shown": str(seed)}}
+    before = {**stored["parts"], "random_seed": {"shown": stored["seed"]}}
+    names = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
     if names:
         found = ", ".join(
-            _difference(name, before.get(name, nothing), now.get(name, nothing)) for name in names
+            _difference(name, *(each.get(name, {}).get("shown") for each in (before, now)))
+            for name in names
         )
         raise ValueError(
             f"checkpoint must be of this very call, got {str(folder)!r} of a call with {found}. "
@@ -189,10 +175,8 @@ def _check_same(
         )
 
 
-def _difference(name: str, before: _Part, now: _Part) -> str:
+def _difference(name: str, before: str | None, now: str | None) -> str:
     """Return in words how a part of two calls differs."""
-    if name in ("model", "data"):
-        return f"{'another' if name == 'model' else 'other'} {name}"
-    if before.shown and now.shown and before.shown != now.shown:
-        return f"{name}={before.shown} (now {now.shown})"
-    return f"another {name}"
+    if before and now and before != now:
+        return f"{name}={before} (now {now})"
+    return f"{'other' if name == 'data' else 'another'} {name}"
