@@ -1,13 +1,16 @@
-"""How each kind of target is annealed unless the user says otherwise."""
+"""What is annealed and how, unless the user says otherwise: setup, path, evaluator, integrals."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from pm_evidence.core.checks import check_choice, check_kind, described, missing_members
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
+from pm_evidence.core.exceptions import ModelError
 from pm_evidence.families.native import is_native
 from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.kernels.growing import OnDataPoints
@@ -16,11 +19,21 @@ from pm_evidence.kernels.suitability import check_moves, checked_kernel
 from pm_evidence.paths.data_points import DataPoints, DataPointsPath, TimesPath
 from pm_evidence.paths.geometric import EstimatedPath, GeometricPath, ReferencedPath
 from pm_evidence.references.target import ReferencedTarget
+from pm_evidence.runs.rounds import Limits
+from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.sampler import Sampler
-from pm_evidence.targets.estimated.target import EstimatedTarget, TimesTarget
+from pm_evidence.samplers.smc import SMC
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
+from pm_evidence.targets.compile.numpy_graph import LoopError, NotBatchedError
+from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.estimated.target import TimesTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
+from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.data_points import DataPointsTarget
+from pm_evidence.targets.model.target import ReparameterisedTarget
 from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.plates.structure import has_global_children, structure_of_model
+from pm_evidence.targets.plates.target import PlateTarget
 
 # The pilot needs enough particles per dimension to estimate a covariance. Largest number of their
 # coordinates: in very many dimensions, standard deviations have to be enough.
@@ -118,6 +131,24 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
     )
 
 
+# Error, in nats, that the usual effort is meant for.
+USUAL_MCSE = 0.02
+# For a smaller error, particles and first draws grow in inverse proportion, at most by this factor.
+# The particles show which share of the posterior a fit may miss. Few first draws would be added to
+# until the error seems small enough, and runs that end in this way state too small an error.
+_MOST_GROWN = 20.0
+
+
+def share_of_effort(target_mcse: float) -> float:
+    """Return the share of the usual effort that an error needs, from 0 to 1."""
+    return min((USUAL_MCSE / target_mcse) ** 2, 1.0)
+
+
+def grown_effort(target_mcse: float) -> float:
+    """Return by which factor particles and draws are more for an error below the usual one."""
+    return float(np.clip(USUAL_MCSE / target_mcse, 1.0, _MOST_GROWN))
+
+
 def effort_of(target: Any) -> float:
     """Return the share of the usual effort that a run begins with: little for dear densities.
 
@@ -204,3 +235,132 @@ def lacking(target: Any) -> str:
     if target.prior_acceptance != 1.0:
         return "a transform that cuts off a part of the prior, whose mass is not known exactly"
     return ""
+
+
+# Evaluations of a first route, and of annealing from the prior, at the usual target error. The
+# latter takes 300,000, of a few points at a time, which take NumPy three times as long each.
+_FIRST, ANNEALING = 10_000, 900_000
+# NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
+# long as for so many further numbers for each point. With more work in all it takes ten seconds.
+_PER_POINT, _MOST = 3_000, 6e9
+
+
+def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> float:
+    """Return about how many evaluations a run makes; infinite if it moves chains step by step."""
+    if not is_short and not isinstance(sampler, AIS | SMC):
+        return inf
+    grown = grown_effort(limits.target_mcse or inf)
+    return grown * (_FIRST if is_short else ANNEALING)
+
+
+def model_target(
+    model: Any,
+    backend: str,
+    n_evaluations: float,
+    compile_kwargs: Mapping[str, Any],
+    **options: Any,
+) -> Any:
+    """Return the target of a model with what evaluates it.
+
+    Of a model with a loop the density alone is compiled, if it is evaluated for a short route.
+    """
+    options["compile_kwargs"] = dict(compile_kwargs)
+    if backend != "auto":
+        return target_of(model, backend=backend, **options)
+    if not compile_kwargs and not estimated_variables(model):
+        target = target_of(model, backend="numpy", **options)
+        try:
+            if _is_short(target, n_evaluations):
+                return target
+        except LoopError:
+            target = target_of(model, backend="loops", **options)
+            if _is_short(target, n_evaluations):
+                return target
+        except NotBatchedError:
+            pass
+    return target_of(model, backend="numba", **options)
+
+
+def compiled_if_long(target: Any, n_evaluations: float) -> Any:
+    """Return a target that NumPy evaluates, or its compiled form if so many evaluations need it.
+
+    Integrals over local variables have no compiled form, and all variables together are far harder
+    to sample than those that remain.
+    """
+    evaluated = getattr(target, "backend", None) in ("numpy", "loops")
+    if not evaluated or isinstance(target, PlateTarget) or _is_short(target, n_evaluations):
+        return target
+    compiled: Any = target_of(
+        target.model,
+        potentials_only=target.potentials_only,
+        compile_kwargs=target.compile_kwargs,
+        reparameterise=isinstance(target, ReparameterisedTarget),
+        backend="numba",
+    )
+    settings = getattr(target, "settings", None)
+    return compiled if settings is None else compiled.with_settings(settings())
+
+
+def _is_short(target: Any, n_evaluations: float) -> bool:
+    """Return whether NumPy can evaluate a model, and takes at most ten seconds or so.
+
+    NotBatchedError is raised if it cannot. Time in compiled loops does not count.
+    """
+    if target.n_dim == 0:
+        return True
+    if target.discrete.size or _PER_POINT * n_evaluations > _MOST:
+        return False
+    density = target.differentiable
+    if not isinstance(density, NumpyDensity):
+        return False
+    return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
+
+
+# Number of coordinates up to which the approximations of log-concave posteriors cost little.
+_MOST_APPROXIMATED = 3000
+
+
+def _is_approximated(model: Any, structure: Any) -> bool:
+    """Return whether an approximation of the posterior of all variables costs little."""
+    if not structure.reasons or structure.layout.size > _MOST_APPROXIMATED:
+        return False
+    target: Any = target_of(model, reparameterise=True, backend="numpy")
+    return target.hyperparameters is not None
+
+
+def plate_target(
+    model: Any, marginalise: Any, problem: str | None, *, open_routes: bool
+) -> PlateTarget | None:
+    """Return the target of a model whose local variables are integrated, or None.
+
+    ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
+    can be. Where the user leaves the route open, continuous ones are integrated, with two
+    exceptions: parameters of the prior of global variables, and elements that need nodes of their
+    own where an approximation of the posterior of all variables is known, which then takes less
+    time. All this is known before the run.
+    """
+    if marginalise is False:
+        return None
+    if problem is None and not estimated_variables(model):
+        try:
+            structure = structure_of_model(model)
+            of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
+            needed = marginalise is True or of_sums
+            if structure.plates and (
+                needed or (open_routes and not has_global_children(model, structure))
+            ):
+                target: Any = target_of(model, marginalise=True, backend="numpy")
+                if needed or target.is_cheap or not _is_approximated(model, structure):
+                    # these raise an error if the model cannot be integrated or is not batched
+                    target.rules, target.differentiable  # noqa: B018
+                    return target
+            problem = "the model has no such variable"
+        except (NotBatchedError, NotImplementedError) as error:
+            problem = str(error)
+    if marginalise == "auto":
+        return None
+    raise ModelError(
+        "marginalise must be 'auto' or False where no variable can be integrated one element at a "
+        f"time, got True: {problem or 'a likelihood is estimated'}. pe.structure(model) says why "
+        "of each variable; leave marginalise out."
+    )

@@ -28,15 +28,7 @@ from pm_evidence.runs.anneal import finished, in_best_coordinates
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.importance import Fits, drawn, is_good
 from pm_evidence.runs.references import check_run, groups_of, rows_and_variables
-from pm_evidence.runs.rounds import (
-    Additions,
-    Found,
-    Growth,
-    Run,
-    Step,
-    until_small,
-    with_costs,
-)
+from pm_evidence.runs.rounds import Additions, Found, Growth, Run, Step, until_small, with_costs
 from pm_evidence.samplers.bridge import Bridging, Costs
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget

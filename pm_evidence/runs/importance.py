@@ -28,7 +28,13 @@ from pm_evidence.estimators.errors import pareto_k
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
 from pm_evidence.runs.anneal import finished, in_best_coordinates
-from pm_evidence.runs.defaults import annealing_setup, effort_of
+from pm_evidence.runs.defaults import (
+    USUAL_MCSE,
+    annealing_setup,
+    effort_of,
+    grown_effort,
+    share_of_effort,
+)
 from pm_evidence.runs.references import small_run
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
@@ -116,15 +122,9 @@ def _forms(target: Any) -> list[Any]:
     return [target] if centred is target else [target, centred]
 
 
-# Error, in nats, that the usual effort is meant for.
-_USUAL_MCSE = 0.02
 # Particles of all islands for this error; for a larger one, at least so many in all, and so many
 # for each dimension.
 _PARTICLES, _LEAST, _PER_DIMENSION = 320, 64, 2
-# For a smaller error, particles and first draws grow in inverse proportion, at most by this factor.
-# The particles show which share of the posterior a fit may miss. Few first draws would be added to
-# until the error seems small enough, and runs that end in this way state too small an error.
-_MOST_GROWN = 20.0
 # Number of islands, and of islands of a run with few particles; effective sample size at every
 # stage; rounds of tuning at the first stage and at each later one.
 _ISLANDS, _FEW_ISLANDS, _ESS, _ROUNDS = 16, 8, 0.5, (2, 1)
@@ -168,14 +168,9 @@ _ADDITIONS, _LARGEST_GROWTH, _MOST_GROWTH, _USABLE_TAIL = 3, 4.0, 16.0, 0.7
 _GROWTH = Growth(reserve=1.3)
 
 
-def share_of_effort(target_mcse: float) -> float:
-    """Return the share of the usual effort that an error needs, from 0 to 1."""
-    return min((_USUAL_MCSE / target_mcse) ** 2, 1.0)
-
-
 def importance_route(run: Run, target: Any, least_draws: int = 0) -> Found:
     """Take the cheapest route."""
-    started, target_mcse = run.time(), float(run.limits.target_mcse or _USUAL_MCSE)
+    started, target_mcse = run.time(), float(run.limits.target_mcse or USUAL_MCSE)
     with run.display.compiling():
         target.differentiable  # noqa: B018  # its code is made here
     with run.display.working("Approximation"):
@@ -255,11 +250,6 @@ def _n_particles(n_dim: int, target_mcse: float) -> float:
     """Return the number of particles of all islands."""
     least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
     return max(share_of_effort(target_mcse) * _PARTICLES, least) * grown_effort(target_mcse)
-
-
-def grown_effort(target_mcse: float) -> float:
-    """Return by which factor particles and draws are more for an error below the usual one."""
-    return float(np.clip(_USUAL_MCSE / target_mcse, 1.0, _MOST_GROWN))
 
 
 def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:

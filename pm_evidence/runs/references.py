@@ -1,7 +1,7 @@
 """What annealing starts from, and the posterior draws that reverse paths start from."""
 
 from dataclasses import dataclass, replace
-from functools import partial, singledispatch
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,41 +41,22 @@ _GROUPS = 16
 
 def starts_from(target: Any, given: Any) -> ReverseStarts | None:
     """Return where reverse paths start, from what the user gives as ``reverse_start``."""
-    return None if given is None else _starts(target, given)
-
-
-@singledispatch
-def _starts(target: Any, given: Any) -> ReverseStarts:
+    if given is None:
+        return None
+    target = target.compiled if isinstance(target, ModelTarget) else target
+    if isinstance(target, EstimatedTarget):
+        raise ValueError(
+            "reverse_start must be left out if the likelihood is estimated: posterior draws do not "
+            "include the estimates of their likelihood."
+        )
+    if isinstance(target, PyMCTarget):
+        x, sizes = given_rows(target, given, "reverse_start"), given["posterior"].sizes
+        return ReverseStarts(x, groups_of(sizes["chain"], sizes["draw"]), kind="given")
     # an array does not tell the parameters of the target that its states come from, and moves are
     # cheap: paths relax before they start
-    if isinstance(given, np.ndarray):
-        x = target.check(given, "reverse_start")
-        return ReverseStarts(x, groups_of(1, len(x)), kind="relaxed")
-    states = _states_of(given, target)
-    n_chains, n_draws = states.shape[:2]
-    rows = states.reshape(n_chains * n_draws, *states.shape[2:])
+    n_chains, rows = (1, given) if isinstance(given, np.ndarray) else _states_of(given, target)
     x = target.check(rows, "reverse_start")
-    return ReverseStarts(x, groups_of(n_chains, n_draws), kind="relaxed")
-
-
-@_starts.register
-def _(target: PyMCTarget, given: Any) -> ReverseStarts:
-    x = given_rows(target, given, "reverse_start")
-    sizes = given["posterior"].sizes
-    return ReverseStarts(x, groups_of(sizes["chain"], sizes["draw"]), kind="given")
-
-
-@_starts.register
-def _(target: EstimatedTarget, given: Any) -> ReverseStarts:
-    raise ValueError(
-        "reverse_start must be left out if the likelihood is estimated: posterior draws do not "
-        "include the estimates of their likelihood."
-    )
-
-
-@_starts.register
-def _(target: ModelTarget, given: Any) -> ReverseStarts:
-    return _starts(target.compiled, given)
+    return ReverseStarts(x, groups_of(n_chains, len(x) // n_chains), kind="relaxed")
 
 
 def given_rows(target: PyMCTarget, given: Any, parameter: str) -> Floats:
@@ -113,8 +94,8 @@ def groups_of(n_chains: int, n_draws: int) -> NDArray[np.int64]:
     return groups
 
 
-def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
-    """Return the states of an earlier run of a native target, shape ``(chains, draws, ...)``."""
+def _states_of(dt: Any, target: NativeTarget) -> tuple[int, NDArray[Any]]:
+    """Return the number of chains of an earlier run of a native target, and their states."""
     posterior = posterior_of(dt, target.observed_data())
     constants = dt["constant_data"].to_dataset() if "constant_data" in dt.children else {}
     for name, value in target.constant_data().items():
@@ -132,7 +113,8 @@ def _states_of(dt: Any, target: NativeTarget) -> NDArray[Any]:
             "pass a result for this target, or an array of states."
         )
     parts = [posterior[name] for name in target.variables]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    states = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+    return len(states), states.reshape(-1, *states.shape[2:])
 
 
 # Islands and the length of their chains; particles of all islands together: this many for each

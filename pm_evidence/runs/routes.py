@@ -21,10 +21,15 @@ from pm_evidence.core.records import CrossCheck, LogEvidence, Role, Status
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.runs.anneal import anneal_moved
-from pm_evidence.runs.defaults import effort_of, lacking
-from pm_evidence.runs.importance import importance_route, share_of_effort
+from pm_evidence.runs.defaults import (
+    ANNEALING,
+    compiled_if_long,
+    effort_of,
+    lacking,
+    share_of_effort,
+)
+from pm_evidence.runs.importance import importance_route
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Found, Limits, Run, was_interrupted
-from pm_evidence.runs.targets import ANNEALING, compiled_if_long
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.target import PyMCTarget
 

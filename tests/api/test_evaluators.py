@@ -8,11 +8,15 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
+from pm_evidence.runs import defaults as evaluators
 from pm_evidence.runs import routes
-from pm_evidence.runs import targets as evaluators
-from pm_evidence.runs.importance import grown_effort
+from pm_evidence.runs.defaults import (
+    compiled_if_long,
+    expected_evaluations,
+    grown_effort,
+    model_target,
+)
 from pm_evidence.runs.rounds import Limits
-from pm_evidence.runs.targets import compiled_if_long, expected_evaluations, model_target
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.samplers.tempering import ParallelTempering

@@ -21,9 +21,9 @@ from pm_evidence.core.records import Role, Status
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.runs import routes as module
 from pm_evidence.runs.anneal import anneal_moved
+from pm_evidence.runs.defaults import plate_target
 from pm_evidence.runs.importance import importance_route
 from pm_evidence.runs.rounds import Found
-from pm_evidence.runs.targets import plate_target
 from tests.systems.exact import deceptive_systems, exact_systems
 from tests.systems.plates import plates
 

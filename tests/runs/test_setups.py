@@ -1,5 +1,7 @@
 """How a target enters a run: its setup, its starts, its limits, and what is said of the end."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -78,12 +80,14 @@ def test_a_model_without_free_variables_is_its_likelihood():
 def test_warnings_of_doubt_and_of_nan():
     empty = RunRecord("smc", np.array([0.0, 1.0]), {})
     doubtful = LogEvidence(-1.0, 0.1, "smc", "dominated", message="one draw has all the weight.")
-    with pytest.warns(pe.EvidenceWarning, match="status 'dominated': one draw"):
-        warn_of(doubtful, empty)
-    with pytest.warns(pe.EvidenceWarning, match=r"marginalize\(model, \['\w+'\]\)"):
-        warn_of(doubtful, empty, target_of(shared("mixed").model))
-    with pytest.warns(pe.EvidenceWarning, match=r"weight\. See [^ ]*$"):
-        warn_of(doubtful, empty, target_of(shared("normal").model))
+    for target, said in (
+        (None, "status 'dominated': one draw"),
+        (target_of(shared("mixed").model), r"marginalize\(model, \['\w+'\]\)"),
+        (target_of(shared("normal").model), r"weight\. See [^ ]*$"),
+    ):
+        with pytest.warns(pe.EvidenceWarning, match=said):
+            warn_of(SimpleNamespace(best=doubtful, record=empty, target=target))
     nan = RunRecord("smc", empty.beta, {}, facts=Facts(n_nan=5, n_evaluations=100))
+    fine = LogEvidence(-1.0, 0.1, "smc")
     with pytest.warns(pe.EvidenceWarning, match="NaN at 5 of 100 proposals"):
-        warn_of(LogEvidence(-1.0, 0.1, "smc"), nan)
+        warn_of(SimpleNamespace(best=fine, record=nan, target=None))
