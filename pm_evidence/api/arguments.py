@@ -1,8 +1,9 @@
 """Arguments of `sample_evidence`, checked and resolved before anything costs time."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from pm_evidence.core.checks import (
     plain_array,
 )
 from pm_evidence.core.contracts import Kernel
-from pm_evidence.core.exceptions import ModelError
+from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
+from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.jax import check_jax
 from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.kernels.hmc import HMC
@@ -94,6 +96,13 @@ TARGET_MCSE, _LEAST_MCSE = 0.02, 1e-9
 # Without a limit of the user's, this many times the draws of the first round: for an error that
 # was asked for, and for the default one.
 _MOST_ROUNDS, _MOST_ROUNDS_BY_DEFAULT = 1000, 10
+
+
+@contextmanager
+def entry() -> Iterator[None]:
+    """Wrap a function that users call: Ctrl-C, exceptions and NumPy's warnings are as usual."""
+    with interruptible(), exceptions_of_users(), usual_floats():
+        yield
 
 
 def one_target(target: Any, model: Any) -> Any:

@@ -13,12 +13,12 @@ from pm_evidence.api.arguments import (
     checked_cores,
     checked_executor,
     compile_options,
+    entry,
     limits,
 )
 from pm_evidence.api.hypotheses import Options, constraint_factor, point_factor
 from pm_evidence.core.checks import described
-from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats, warn
-from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.exceptions import ModelError, warn
 from pm_evidence.core.random import Phase, resolve_seed, seed_of_run
 from pm_evidence.core.records import Status, with_pointer
 from pm_evidence.execution.blocks import dividing_rows
@@ -32,9 +32,7 @@ from pm_evidence.targets.layout import PairLayout
 from pm_evidence.targets.model.cache import checked_data, model_in, target_of
 
 
-@interruptible()
-@exceptions_of_users()
-@usual_floats()
+@entry()
 def bayes_factor(
     dt1: Any,
     dt2: Any = None,

@@ -9,9 +9,9 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from pm_evidence.api.arguments import entry
 from pm_evidence.core.checks import check_count, described
-from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
-from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.exceptions import exceptions_of_users
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results import schema
 from pm_evidence.results.observed import posterior_of
@@ -91,9 +91,7 @@ def _table(found: Structure) -> pd.DataFrame:
 _MOST_DRAWS = 10_000_000
 
 
-@interruptible()
-@exceptions_of_users()
-@usual_floats()
+@entry()
 def sample_latent(
     dt: xr.DataTree,
     model: Any = None,
@@ -170,7 +168,7 @@ def sample_latent(
     chosen = rng.choice(len(x), draws, replace=draws > len(x))
     group = dt[schema.POSTERIOR].to_dataset()
     variables: dict[str, Any] = {
-        name: (_dims(group[name]), values.reshape(-1, *values.shape[2:])[chosen])
+        name: (("draw", *group[name].dims[2:]), values.reshape(-1, *values.shape[2:])[chosen])
         for name, values in posterior.items()
     }
     coords = {
@@ -216,7 +214,3 @@ def _words(variable: xr.DataArray, n: int, n_words: int) -> NDArray[np.uint64]:
             "sample_evidence for this model."
         )
     return variable.values.reshape(n, n_words).astype(np.uint64)
-
-
-def _dims(variable: xr.DataArray) -> tuple[Any, ...]:
-    return ("draw", *variable.dims[len(schema.SAMPLE_DIMS) :])

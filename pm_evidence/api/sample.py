@@ -23,6 +23,7 @@ from pm_evidence.api.arguments import (
     chosen_sampler,
     chosen_schedule,
     compile_options,
+    entry,
     find_target,
     first_round,
     idata_options,
@@ -33,8 +34,7 @@ from pm_evidence.api.arguments import (
 from pm_evidence.core.checks import check_choice, check_flag, with_remedies
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.digest import keeping
-from pm_evidence.core.exceptions import ModelError, exceptions_of_users, usual_floats
-from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.exceptions import ModelError, usual_floats
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
@@ -82,9 +82,7 @@ _ELSEWHERE = {
 
 
 @with_remedies(_ELSEWHERE)
-@interruptible()
-@exceptions_of_users()
-@usual_floats()
+@entry()
 def sample_evidence(
     target: Any = None,
     *,

@@ -217,22 +217,16 @@ class Study:
         for variant in sorted(variants, key=lambda v: -np.nan_to_num(v.factor, nan=np.inf)):
             found[variant.prior] = self._row(variant, sources)
         if own.status != Status.OK:
-            found = {prior: self._against_doubtful(row) for prior, row in found.items()}
+            said = f"The Bayes factor is against the model as written, whose status is {own.status}"
+            found = {key: _doubted(row, own.status, f"{said}.") for key, row in found.items()}
         narrower = [v.prior for v in variants if v.factor < 1.0]
         others = [v.prior for v in variants if v.prior not in narrower]
         return [found[prior] for prior in (*narrower, AS_WRITTEN, *others)]
 
-    def _against_doubtful(self, row: Row) -> Row:
-        """Return a row whose Bayes factor is against a run that should not be relied on."""
-        own = self.base.evidence
-        if row.evidence.status != Status.OK:
-            return row
-        message = f"The Bayes factor is against the model as written, whose status is {own.status}."
-        return replace(row, evidence=replace(row.evidence, status=own.status, message=message))
-
     def _row(self, variant: Variant, sources: list[PriorRun]) -> Row:
         """Return the evidence under one prior; a new run is added to the sources of draws."""
-        if self.policy != "always" and self._has_ratio(variant):
+        has_ratio = variant.changed.has_ratio and self.base.potentials == "likelihood"
+        if self.policy != "always" and has_ratio:
             reach = self._largest(variant, sources)
             for run, largest in zip(sources, reach, strict=True):
                 found = self._reweighted(variant, run, largest)
@@ -242,16 +236,10 @@ class Study:
                 if self.policy == "never":
                     status = Status.MAX_DRAWS if doubt == _TOO_LARGE else Status.HEAVY_TAIL
                     message = f"{doubt}. Leave out new_runs='never'."
-                    row = self._row_of(variant, run, found)
-                    known = row.evidence.status == Status.OK
-                    doubtful = replace(row.evidence, status=status, message=message)
-                    return replace(row, evidence=doubtful) if known else row
+                    return _doubted(self._row_of(variant, run, found), status, message)
         if self.policy == "never":
             return _missing(variant, Status.FAILED, _NO_RATIO)
         return self._sampled(variant, sources)
-
-    def _has_ratio(self, variant: Variant) -> bool:
-        return variant.changed.has_ratio and self.base.potentials == "likelihood"
 
     def _sampled(self, variant: Variant, sources: list[PriorRun]) -> Row:
         """Return the evidence of a new run."""
@@ -325,6 +313,13 @@ class Study:
         error = of_ratio if run is self.base else combined(error, self.base.spread)
         row = _row(variant, evidence, value - own.value, error, "reweighted")
         return replace(row, pareto_k=found.pareto_k, ess=found.ess)
+
+
+def _doubted(row: Row, status: str, message: str) -> Row:
+    """Return a row that should not be relied on, if its evidence is ok."""
+    if row.evidence.status != Status.OK:
+        return row
+    return replace(row, evidence=replace(row.evidence, status=status, message=message))
 
 
 def _bound(first: Spread, second: Spread) -> Spread:

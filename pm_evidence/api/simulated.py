@@ -14,6 +14,7 @@ from pm_evidence.api.arguments import (
     check_target,
     checked_cores,
     checked_executor,
+    entry,
     one_target,
 )
 from pm_evidence.core.checks import check_count, described
@@ -21,11 +22,8 @@ from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import (
     ModelError,
     NumericalError,
-    exceptions_of_users,
-    usual_floats,
     warn,
 )
-from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.random import Phase, generator, resolve_seed
 from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.execution.display import Display
@@ -42,9 +40,7 @@ from pm_evidence.targets.model.cache import find_model, is_model, target_of
 from pm_evidence.targets.model.derived import DataSets, simulate
 
 
-@interruptible()
-@exceptions_of_users()
-@usual_floats()
+@entry()
 def simulate_and_certify(
     target: Any = None,
     *,
@@ -140,9 +136,7 @@ _FEWEST_DATA_SETS, _MOST_DATA_SETS, _FEWEST_MODELS = 20, 100_000, 2
 _TARGET_MCSE = 0.1
 
 
-@interruptible()
-@exceptions_of_users()
-@usual_floats()
+@entry()
 def calibrate(
     models: Mapping[str, Any],
     n: int = 200,

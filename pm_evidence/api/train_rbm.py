@@ -8,11 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.api.arguments import check_memory, checked_cores, checked_executor, chosen_schedule
+from pm_evidence.api.arguments import (
+    check_memory,
+    checked_cores,
+    checked_executor,
+    chosen_schedule,
+    entry,
+)
 from pm_evidence.core.checks import check_count, check_flag, check_kind, described
 from pm_evidence.core.contracts import Kernel, Path
-from pm_evidence.core.exceptions import exceptions_of_users, usual_floats
-from pm_evidence.core.interrupts import interruptible
+from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.execution.blocks import run_blocks
 from pm_evidence.execution.display import counting
@@ -144,7 +149,12 @@ def train_rbm(
     training.rows(len(rows))
     others = _checked_validation(validation, rows.shape[1], track)
     if start is not None:
-        _check_start(start, (rows.shape[1], n_hidden))
+        check_kind("start", start, RBM, "pass what pe.rbm.train_rbm returned")
+        if start.W.shape != (rows.shape[1], n_hidden):
+            raise ValueError(
+                f"start must have {rows.shape[1]} visible and {n_hidden} hidden units, as data and "
+                f"n_hidden say, got {start.W.shape}; change n_hidden, or leave start out."
+            )
     seed: Any = np.random.SeedSequence(resolve_seed(random_seed))
     with counting("Training", training.n_updates, progressbar) as report:
         return train(rows, n_hidden, training, seed, report, start=start, validation=others)
@@ -170,22 +180,10 @@ def _checked_validation(
     return rows
 
 
-def _check_start(start: RBM, shape: tuple[int, int]) -> None:
-    """Raise an error unless a machine has the right numbers of units."""
-    check_kind("start", start, RBM, "pass what pe.rbm.train_rbm returned")
-    if start.W.shape != shape:
-        raise ValueError(
-            f"start must have {shape[0]} visible and {shape[1]} hidden units, as data and n_hidden "
-            f"say, got {start.W.shape}; change n_hidden, or leave start out."
-        )
-
-
 _MOST_PATHS = 1_000_000
 
 
-@interruptible()
-@exceptions_of_users()
-@usual_floats()
+@entry()
 def raise_log_likelihood(
     machine: RBM,
     visible: ArrayLike,

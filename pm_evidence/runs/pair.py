@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.interrupts import Report, silent
-from pm_evidence.core.numerics import ess_share
+from pm_evidence.core.numerics import ess_share, moments
 from pm_evidence.core.random import Phase, generator
 from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, StageTrace
 from pm_evidence.estimators.bar import overlap
@@ -23,7 +23,7 @@ from pm_evidence.results.stored import estimate_of
 from pm_evidence.runs.defaults import effort_of, lacking
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.references import groups_of, rows_and_variables
-from pm_evidence.runs.result import drawn_by_island, drawn_by_weight, islands_are_wrong
+from pm_evidence.runs.result import fitted_and_drawn
 from pm_evidence.runs.rounds import (
     Additions,
     Found,
@@ -82,13 +82,8 @@ def crossed_at_once(blocks: Sequence[PairBlock]) -> list[BlockRecord]:
         work = block.path.energy(state, 0.0)
         if block.role == Role.FORWARD:  # a density that is not defined counts as zero
             work = np.where(np.isnan(work), np.inf, work)
-        usable = work[np.isfinite(work)]
-        trace = StageTrace(
-            np.array([usable.mean() if usable.size else np.nan]),
-            np.array([usable.var() if usable.size else np.nan]),
-            np.array([ess_share(-work if block.role == Role.FORWARD else work)]),
-            np.full(1, np.nan),
-        )
+        ess = np.array([ess_share(-work if block.role == Role.FORWARD else work)])
+        trace = StageTrace(*moments(work[None]), ess, np.full(1, np.nan))
         n = 2 * len(work)  # the densities of both models
         made.append(BlockRecord(block.block, work, trace, origin=block.origin, n_evaluations=n))
     return made
@@ -163,18 +158,15 @@ def model_draws(run: Run, target: Any, given: Any, name: str) -> ModelDraws:
     target, record = found.target, found.record
     if was_interrupted(record):  # one model alone gives no Bayes factor
         raise KeyboardInterrupt
-    blocks = record.of(Role.FORWARD if given is None else Role.GIVEN)
-    fitted = [block for block in blocks if block.fit_draws is not None]
-    rng = generator(run.seed, Phase.RESULT)
-    if given is not None:
+    blocks = record.of(Role.GIVEN)
+    if blocks:
         x = np.concatenate([np.asarray(block.draws) for block in blocks])
         group = np.repeat([b.block for b in blocks], [len(np.asarray(b.draws)) for b in blocks])
-    elif fitted and (record.facts.route == "importance" or islands_are_wrong(found.evidence)):
-        x, origin = drawn_by_weight(fitted, rng, (_LEAST, n_draws))
-        order, n = np.argsort(origin), sum(len(np.asarray(block.fit_draws)) for block in fitted)
-        x, group = x[order], origin[order] * _GROUPS // n
     else:
-        x, group = drawn_by_island([block for block in blocks if block.draws is not None], rng)
+        fitted, (x, group) = fitted_and_drawn(run, record, found.evidence, (_LEAST, n_draws))
+        if fitted:
+            order, n = np.argsort(group), sum(len(np.asarray(each.fit_draws)) for each in fitted)
+            x, group = x[order], group[order] * _GROUPS // n
     return ModelDraws(target, x, group, found.best, record.facts.n_evaluations)
 
 

@@ -146,40 +146,51 @@ def posterior_draws(
     blocks = [block for block in record.sources if block.draws is not None]
     if not blocks or record.of(Role.GIVEN):  # the user has draws already
         return None
-    rng = generator(run.seed, Phase.RESULT)
     if record.tempered:
         n_chains = min(run.sampler.islands, _CHAINS)
         return _drawn_by_ladder(blocks, int(record.facts.ladders or 1), n_chains)
     if blocks[0].log_weight is None:
-        fitted = [block for block in blocks if block.fit_draws is not None]
-        if fitted and (record.facts.route == "importance" or islands_are_wrong(evidence)):
-            draws, origin = drawn_by_weight(fitted, rng)
-            chains = _in_chains(draws, origin, "importance", _CHAINS)
-            known = [b.fit_log_density for b in fitted if b.fit_log_density is not None]
-            if len(known) < len(fitted):
-                return chains
-            return replace(chains, log_density=np.concatenate(known)[chains.origin])
-        draws, origin = drawn_by_island(blocks, rng)
-        return _in_chains(draws, origin, "islands", min(_CHAINS, len(blocks)))
+        fitted, found = fitted_and_drawn(run, record, evidence)
+        if not fitted:
+            return _in_chains(*found, "islands", min(_CHAINS, len(blocks)))
+        chains = _in_chains(*found, "importance", _CHAINS)
+        known = [block.fit_log_density for block in fitted if block.fit_log_density is not None]
+        if len(known) < len(fitted):
+            return chains
+        return replace(chains, log_density=np.concatenate(known)[chains.origin])
     parts = [np.asarray(block.draws) for block in blocks]
     log_weight = np.concatenate([b.log_weight for b in blocks if b.log_weight is not None])
     if not np.isfinite(log_weight.max()):
         return None
+    rng = generator(run.seed, Phase.RESULT)
     chosen = resample(normalised(log_weight), run.size, rng, "systematic")
     origin = rng.permutation(chosen)
     return PosteriorDraws(np.concatenate(parts)[origin][None], origin[None], "paths")
 
 
-def islands_are_wrong(evidence: Sequence[LogEvidence]) -> bool:
-    """Return whether importance sampling is reliable, and the draws of the islands are not."""
+def fitted_and_drawn(
+    run: Run,
+    record: RunRecord,
+    evidence: Sequence[LogEvidence],
+    bounds: tuple[int, int] = _WEIGHTED_DRAWS,
+) -> tuple[list[BlockRecord], tuple[Floats, NDArray[np.int64]]]:
+    """Return the blocks whose fitted densities are drawn from, and draws of equal weight.
+
+    Without such blocks, these are the draws of islands. Beside each draw is its origin.
+    """
+    blocks = [block for block in record.sources if block.draws is not None]
+    rng = generator(run.seed, Phase.RESULT)
+    fitted = [block for block in blocks if block.fit_draws is not None]
     status = {estimate.estimator: estimate.status for estimate in evidence}
-    return status.get("importance") == "ok" and status.get("bridge") != "ok"
+    # importance sampling is reliable, and the draws of the islands are not
+    islands_are_wrong = status.get("importance") == "ok" and status.get("bridge") != "ok"
+    if fitted and (record.facts.route == "importance" or islands_are_wrong):
+        return fitted, drawn_by_weight(fitted, rng, bounds)
+    return [], drawn_by_island(blocks, rng)
 
 
 def drawn_by_weight(
-    blocks: Sequence[BlockRecord],
-    rng: np.random.Generator,
-    bounds: tuple[int, int] = _WEIGHTED_DRAWS,
+    blocks: Sequence[BlockRecord], rng: np.random.Generator, bounds: tuple[int, int]
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Return draws from the fitted densities, resampled by their importance weights.
 

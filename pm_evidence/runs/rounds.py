@@ -355,9 +355,13 @@ class Run:
     def _beside_ladders(self, record: RunRecord, bridging: Bridging) -> RunRecord:
         """Return a record of tempered chains with a bridge for every block."""
         blocks = record.of(Role.FORWARD)
-        if bridging.posterior is None or not all(len(np.asarray(block.draws)) for block in blocks):
+        draws = [np.asarray(block.draws) for block in blocks]
+        if bridging.posterior is None or not all(map(len, draws)):
             return record
-        thinned = [replace(block, draws=_thinned(np.asarray(block.draws))) for block in blocks]
+        thinned = [
+            replace(block, draws=x[:: -(-len(x) // _MOST_FITTED)])
+            for block, x in zip(blocks, draws, strict=True)
+        ]
         made = [
             replace(block, draws=whole.draws)
             for block, whole in zip(bridging.extend(thinned, self.execute), blocks, strict=True)
@@ -393,8 +397,10 @@ class Run:
         if best.status == Status.UNBOUNDED or small:
             return 0
         growth = _GROWTH.most
-        if target_mcse is None:
-            growth = self._growth_in_time(elapsed)
+        if target_mcse is None:  # as many as end within the time that is left
+            in_time = np.isfinite(limits.max_time)
+            growth = min(_SHARE_OF_TIME * limits.max_time / elapsed - 1.0, growth) if in_time else 0
+            growth = growth if growth >= _GROWTH.least else 0.0
         elif best.status == Status.OK and np.isfinite(best.mcse):
             growth = _GROWTH.to(target_mcse, best.mcse)
         if target_mcse is not None and elapsed * (1.0 + growth) > limits.max_time:
@@ -402,18 +408,6 @@ class Run:
         draws = int(min(growth * done, left))
         draws = max(draws - draws % self.sampler.unit(self.size), 0)  # in whole units of a round
         return Status.MAX_DRAWS if target_mcse is not None and not draws else draws
-
-    def _growth_in_time(self, elapsed: float) -> float:
-        """Return how many draws to add for each so far in the time left; 0 without a time limit."""
-        if not np.isfinite(self.limits.max_time):
-            return 0.0
-        growth = min(_SHARE_OF_TIME * self.limits.max_time / elapsed - 1.0, _GROWTH.most)
-        return growth if growth >= _GROWTH.least else 0.0
-
-
-def _thinned(draws: NDArray[Any]) -> NDArray[Any]:
-    """Return draws at equal distances, so many that a density can be fitted to them."""
-    return draws[:: -(-len(draws) // _MOST_FITTED)]
 
 
 def with_bridges(
