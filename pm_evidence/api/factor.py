@@ -7,15 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pm_evidence.api.arguments import (
-    TARGET_MCSE,
-    check_target,
-    checked_cores,
-    checked_executor,
-    compile_options,
-    entry,
-    limits,
-)
+from pm_evidence.api import arguments
+from pm_evidence.api.arguments import TARGET_MCSE, entry
 from pm_evidence.api.hypotheses import Options, constraint_factor, point_factor
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError, warn
@@ -184,7 +177,7 @@ def bayes_factor(
     """
     if _is_hypothesis(dt2, point, constraint, model, idata):
         if target_mcse is not None:
-            check_target(target_mcse)
+            arguments.check_target(target_mcse)
         of_runs: dict[str, Any] = {"cores": cores, "executor": executor}
         of_runs |= {"progressbar": progressbar, "compile_kwargs": compile_kwargs}
         options = Options(target_mcse, resolve_seed(random_seed), of_runs)
@@ -202,13 +195,14 @@ def bayes_factor(
         run = Run(
             sampler,
             size,
-            checked_cores(cores),
-            checked_executor(executor),
+            arguments.checked_cores(cores),
+            arguments.checked_executor(executor),
             resolve_seed(random_seed),
-            limits=limits(target_mcse, None, None, sampler.first_round(size)),
+            limits=arguments.limits(target_mcse, None, None, sampler.first_round(size)),
             display=Display(progressbar),
         )
-        factor = _of_models(run, models, _posteriors(idata), compile_options(compile_kwargs))
+        for_compiler = arguments.compile_options(compile_kwargs)
+        factor = _of_models(run, models, _posteriors(idata), for_compiler)
     if factor.status != Status.OK:
         warn(f"status {factor.status!r}: {factor.warning}")
     return factor

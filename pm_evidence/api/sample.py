@@ -11,26 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.api.arguments import (
-    TARGET_MCSE,
-    check_backend,
-    check_bridge_arguments,
-    check_gradient,
-    check_marginalise,
-    check_memory,
-    checked_cores,
-    checked_executor,
-    chosen_sampler,
-    chosen_schedule,
-    compile_options,
-    entry,
-    find_target,
-    first_round,
-    idata_options,
-    limits,
-    needs_compiled_code,
-    not_usual,
-)
+from pm_evidence.api import arguments
+from pm_evidence.api.arguments import TARGET_MCSE, entry
 from pm_evidence.core.checks import check_choice, check_flag, with_remedies
 from pm_evidence.core.contracts import Kernel, Path, Target
 from pm_evidence.core.digest import keeping
@@ -39,27 +21,11 @@ from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.families.native import is_native
 from pm_evidence.results.datatree import attach_evidence
+from pm_evidence.runs import defaults, result
 from pm_evidence.runs.anneal import anneal_moved, over_prior, warn_of, with_particles
 from pm_evidence.runs.checkpoint import with_journal
-from pm_evidence.runs.defaults import (
-    adds_data_points,
-    default_method,
-    effort_of,
-    expected_evaluations,
-    lacking,
-    model_target,
-    plate_target,
-    with_path,
-)
 from pm_evidence.runs.given import bridge_given
 from pm_evidence.runs.references import check_reference_argument, in_own_coordinates, starts_from
-from pm_evidence.runs.result import (
-    check_groups,
-    posterior_draws,
-    result_of,
-    with_integration_error,
-    without_globals,
-)
 from pm_evidence.runs.rounds import Run
 from pm_evidence.runs.routes import anneal_by_routes
 from pm_evidence.samplers.bridge import Bridge
@@ -279,30 +245,31 @@ def sample_evidence(
     >>> pe.log_evidence(dt).status
     'ok'
     """
-    given = find_target(target, model)
-    chosen = chosen_sampler(method, default_method(given))
+    given = arguments.find_target(target, model)
+    chosen = arguments.chosen_sampler(method, defaults.default_method(given))
     sampler = chosen.annealer
-    size, n_draws = first_round(chosen, draws)
-    options, for_compiler = idata_options(idata_kwargs), compile_options(compile_kwargs)
+    size, n_draws = arguments.first_round(chosen, draws)
+    options = arguments.idata_options(idata_kwargs)
+    for_compiler = arguments.compile_options(compile_kwargs)
     of_annealing = {"schedule": schedule, "reference": reference, "path": path}
-    check_bridge_arguments(chosen, of_annealing, idata_kwargs)
+    arguments.check_bridge_arguments(chosen, of_annealing, idata_kwargs)
     check_choice("potentials", potentials, ["likelihood", "prior"])
     check_reference_argument(reference)
     # the shape of a kernel object, data points and a density belong to the model's own coordinates
-    own = not isinstance(kernel, str) or adds_data_points(sampler, path)
+    own = not isinstance(kernel, str) or defaults.adds_data_points(sampler, path)
     moved = check_flag("reparameterise", reparameterise) and not own
     moved = moved and not in_own_coordinates(reference)
-    check_marginalise(marginalise)
-    check_backend(backend, given, kernel, sampler, path, reference)
+    arguments.check_marginalise(marginalise)
+    arguments.check_backend(backend, given, kernel, sampler, path, reference)
     run = Run(
         sampler=sampler,
         name=chosen.name,
         size=size,
-        schedule=chosen_schedule(schedule, chosen),
-        cores=checked_cores(cores),
-        executor=checked_executor(executor),
+        schedule=arguments.chosen_schedule(schedule, chosen),
+        cores=arguments.checked_cores(cores),
+        executor=arguments.checked_executor(executor),
         seed=0,
-        limits=limits(target_mcse, max_time, max_draws, n_draws),
+        limits=arguments.limits(target_mcse, max_time, max_draws, n_draws),
         kernel=kernel,
         reference=reference,
         display=Display(progressbar),
@@ -322,11 +289,12 @@ def sample_evidence(
     }
     run = with_journal(run, given, numbers, checkpoint, random_seed)
     # all is left open, so that the cheapest route may be taken
-    usual = isinstance(method, str) and method in ("auto", "smc") and not not_usual(of_annealing)
-    open_routes = usual and draws is None and run.limits.target_mcse is not None
+    usual = isinstance(method, str) and method in ("auto", "smc") and draws is None
+    usual = usual and not arguments.not_usual(of_annealing)
+    open_routes = usual and run.limits.target_mcse is not None
     is_short = open_routes or isinstance(chosen, Bridge)
-    n = expected_evaluations(sampler, run.limits, is_short=is_short)
-    if compile_kwargs or needs_compiled_code(kernel, sampler, path, reference):
+    n = defaults.expected_evaluations(sampler, run.limits, is_short=is_short)
+    if compile_kwargs or arguments.needs_compiled_code(kernel, sampler, path, reference):
         n = inf
     rows, kept = dividing_rows(run.cores, run.executor), keeping(run.journal.kept)
     with rows, kept, run.display:
@@ -335,16 +303,16 @@ def sample_evidence(
             problem = _not_integrated(
                 given, potentials, backend, chosen, n, usual=reparameterise and plain
             )
-            main: Any = plate_target(given, marginalise, problem, open_routes=open_routes)
+            main: Any = defaults.plate_target(given, marginalise, problem, open_routes=open_routes)
             prior = None
             if main is None:
                 main, prior = _targets(given, potentials, for_compiler, moved, backend, n)
-            main, along = with_path(main, sampler, path)
-        check_memory(n_draws, main.n_dim, bytes_each=1 if is_native(main) else 8)
-        check_groups(main, options)
-        by_routes = open_routes and not lacking(main)
+            main, along = defaults.with_path(main, sampler, path)
+        arguments.check_memory(n_draws, main.n_dim, bytes_each=1 if is_native(main) else 8)
+        result.check_groups(main, options)
+        by_routes = open_routes and not defaults.lacking(main)
         if draws is None and not by_routes:
-            size = sampler.size(int(chosen.default_draws * effort_of(main)))
+            size = sampler.size(int(chosen.default_draws * defaults.effort_of(main)))
         run = replace(run, path=along, size=size)
         if by_routes:
             found = anneal_by_routes(run, main)
@@ -354,13 +322,13 @@ def sample_evidence(
             starts = starts_from(main, sampler.reverse_start)
             moving, main = with_particles(run, main, chosen)
             found = anneal_moved(moving, main, starts)
-        drawn = without_globals(found.target)
-        drawn = drawn or posterior_draws(run, found.record, found.evidence)
-        found = with_integration_error(found, drawn)
+        drawn = result.without_globals(found.target)
+        drawn = drawn or result.posterior_draws(run, found.record, found.evidence)
+        found = result.with_integration_error(found, drawn)
         if prior is not None:
             found = over_prior(run, found, prior)
     warn_of(found)
-    dt = result_of(run, found, drawn, potentials, options)
+    dt = result.result_of(run, found, drawn, potentials, options)
     return attach_evidence(chosen.idata, dt) if isinstance(chosen, Bridge) else dt
 
 
@@ -513,8 +481,8 @@ def _targets(
             "that belongs to the prior leaves no data. Pass potentials='likelihood'."
         )
     options: tuple[Any, ...] = backend, n_evaluations, compile_kwargs
-    main = model_target(given, *options, reparameterise=reparameterise)
-    check_gradient(main)
+    main = defaults.model_target(given, *options, reparameterise=reparameterise)
+    arguments.check_gradient(main)
     if potentials == "likelihood" or not given.potentials:
         return main, None
-    return main, model_target(given, *options, potentials_only=True)
+    return main, defaults.model_target(given, *options, potentials_only=True)

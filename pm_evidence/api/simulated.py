@@ -9,14 +9,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.api.arguments import (
-    check_memory,
-    check_target,
-    checked_cores,
-    checked_executor,
-    entry,
-    one_target,
-)
+from pm_evidence.api import arguments
+from pm_evidence.api.arguments import entry
 from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.contracts import Kernel
 from pm_evidence.core.exceptions import (
@@ -102,15 +96,15 @@ def simulate_and_certify(
     >>> bool(lower.value < upper.value)
     True
     """
-    given = find_model(one_target(target, model))
+    given = find_model(arguments.one_target(target, model))
     sampler = AIS(n_stages=n_stages)
     check_count("draws", draws, 2 * sampler.chain_length)
-    check_memory(draws)
+    arguments.check_memory(draws)
     run = Run(
         sampler,
         draws,
-        checked_cores(cores),
-        checked_executor(executor),
+        arguments.checked_cores(cores),
+        arguments.checked_executor(executor),
         resolve_seed(random_seed),
         kernel=kernel,
         display=Display(progressbar),
@@ -225,8 +219,8 @@ def calibrate(
     'ok'
     """
     check_count("n", n, _FEWEST_DATA_SETS, _MOST_DATA_SETS)
-    check_target(target_mcse)
-    n_cores, seed = checked_cores(cores), resolve_seed(random_seed)
+    arguments.check_target(target_mcse)
+    n_cores, seed = arguments.checked_cores(cores), resolve_seed(random_seed)
     competitors = _data_sets("models", models)
     names, prior = list(competitors), prior_of(list(competitors), prior_probs)
     others = {} if simulators is None else _data_sets("simulators", simulators)

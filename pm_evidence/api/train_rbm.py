@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.api.arguments import (
-    check_memory,
-    checked_cores,
-    checked_executor,
-    chosen_schedule,
-    entry,
-)
+from pm_evidence.api import arguments
+from pm_evidence.api.arguments import entry
 from pm_evidence.core.checks import check_count, check_flag, check_kind, described
 from pm_evidence.core.contracts import Kernel, Path
 from pm_evidence.core.exceptions import usual_floats
@@ -251,11 +246,11 @@ def raise_log_likelihood(
     check_kind("machine", machine, RBM, "pass a pe.rbm.RBM, or what pe.rbm.train_rbm returned")
     examples = checked_states("visible", visible, machine.n_visible)
     check_count("n_paths", n_paths, 1, _MOST_PATHS)
-    check_memory(len(examples) * n_paths)
+    arguments.check_memory(len(examples) * n_paths)
     check_flag("progressbar", progressbar)
     sampler = AIS(n_stages=n_stages, direction="forward")
-    chosen, seed = chosen_schedule(schedule, sampler), resolve_seed(random_seed)
-    workers, elsewhere = checked_cores(cores), checked_executor(executor)
+    chosen, seed = arguments.chosen_schedule(schedule, sampler), resolve_seed(random_seed)
+    workers, elsewhere = arguments.checked_cores(cores), arguments.checked_executor(executor)
     setup = machine.with_path(machine.annealing_setup(kernel), path)
     size = setup.n_paths
     plan = chosen.plan(Planning(setup, sampler, size, seed))[1]

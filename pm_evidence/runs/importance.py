@@ -27,14 +27,8 @@ from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.errors import pareto_k
 from pm_evidence.paths.geometric import GeometricPath, Posterior
 from pm_evidence.references.target import ReferencedTarget
+from pm_evidence.runs import defaults
 from pm_evidence.runs.anneal import finished, in_best_coordinates
-from pm_evidence.runs.defaults import (
-    USUAL_MCSE,
-    annealing_setup,
-    effort_of,
-    grown_effort,
-    share_of_effort,
-)
 from pm_evidence.runs.references import small_run
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
@@ -170,16 +164,16 @@ _GROWTH = Growth(reserve=1.3)
 
 def importance_route(run: Run, target: Any, least_draws: int = 0) -> Found:
     """Take the cheapest route."""
-    started, target_mcse = run.time(), float(run.limits.target_mcse or USUAL_MCSE)
+    started, target_mcse = run.time(), float(run.limits.target_mcse or defaults.USUAL_MCSE)
     with run.display.compiling():
         target.differentiable  # noqa: B018  # its code is made here
     with run.display.working("Approximation"):
         seconds, sized_for = run.journal.remembered(
             "size", lambda: _in_time(run, target, target_mcse)
         )
-        start = start_of(run, target, share_of_effort(sized_for))
+        start = start_of(run, target, defaults.share_of_effort(sized_for))
     with run.display.compiling():
-        setup = annealing_setup(start.annealed, run.kernel)
+        setup = defaults.annealing_setup(start.annealed, run.kernel)
     target, approximation = start.target, start.approximation
     is_near = start.annealed is not target
     # Dear densities have fewer particles, except where these check an approximation: the share of
@@ -242,14 +236,15 @@ def _n_evaluations(target: Any, target_mcse: float) -> float:
     """Return about how many evaluations a run takes that is sized for an error."""
     survey = 0.0
     if target.differentiable is not None and not target.is_log_concave:
-        survey = _ALL_OF_SURVEY * _costs(target_mcse, effort_of(target)).survey
+        survey = _ALL_OF_SURVEY * _costs(target_mcse, defaults.effort_of(target)).survey
     return EVALUATIONS_EACH * _n_particles(target.n_dim, target_mcse) + survey
 
 
 def _n_particles(n_dim: int, target_mcse: float) -> float:
     """Return the number of particles of all islands."""
     least = min(max(_LEAST, _PER_DIMENSION * n_dim), _PARTICLES)
-    return max(share_of_effort(target_mcse) * _PARTICLES, least) * grown_effort(target_mcse)
+    usual = max(defaults.share_of_effort(target_mcse) * _PARTICLES, least)
+    return usual * defaults.grown_effort(target_mcse)
 
 
 def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:
@@ -263,7 +258,7 @@ def _small(run: Run, n_dim: int, total: float, *, short: bool) -> Run:
 
 def _costs(target_mcse: float, effort: float) -> Costs:
     """Return what survey, fit and draws may cost."""
-    share, grown = share_of_effort(target_mcse), grown_effort(target_mcse)
+    share, grown = defaults.share_of_effort(target_mcse), defaults.grown_effort(target_mcse)
     usual = Costs.of(max((effort * share) ** 2, _LEAST_SURVEY * max(effort, share)))
     # few draws at first, because further ones are added where the error needs them
     draws, trial = int(share**1.5 * grown * _DRAWS), int(share * _TRIAL)

@@ -20,14 +20,8 @@ from pm_evidence.core.interrupts import interrupt_answered
 from pm_evidence.core.records import CrossCheck, LogEvidence, Role, Status
 from pm_evidence.estimators.verdicts import DISAGREEMENT
 from pm_evidence.execution.blocks import dividing_rows
+from pm_evidence.runs import defaults
 from pm_evidence.runs.anneal import anneal_moved
-from pm_evidence.runs.defaults import (
-    ANNEALING,
-    compiled_if_long,
-    effort_of,
-    lacking,
-    share_of_effort,
-)
 from pm_evidence.runs.importance import importance_route
 from pm_evidence.runs.rounds import EVALUATIONS_EACH, Found, Limits, Run, was_interrupted
 from pm_evidence.samplers.smc import SMC
@@ -58,8 +52,8 @@ class _Routes:
     def __init__(self, run: Run, target: PyMCTarget, least_draws: int) -> None:
         self.run, self.target, self.least_draws = run, target, least_draws
         self.target_mcse = float(run.limits.target_mcse or 0.0)
-        self.wanted = share_of_effort(self.target_mcse)
-        n_draws = int(effort_of(target) * self.wanted * run.sampler.first_round(run.size))
+        self.wanted = defaults.share_of_effort(self.target_mcse)
+        n_draws = int(defaults.effort_of(target) * self.wanted * run.sampler.first_round(run.size))
         self.size = run.sampler.size(n_draws)
         self.started, self.taken = run.time(), list[Found]()
         self.lost = 0  # evaluations of a route that failed
@@ -112,7 +106,9 @@ class _Routes:
     def _anneal(self, name: str, sampler: Any, size: int) -> None:
         """Anneal islands of ``size`` particles in the time that is left."""
         with self.run.display.compiling():
-            target = compiled_if_long(self.target, inf if name == "long_chains" else ANNEALING)
+            target = defaults.compiled_if_long(
+                self.target, inf if name == "long_chains" else defaults.ANNEALING
+            )
         left = max(self.run.limits.max_time - (self.run.time() - self.started), 0.0)
         limits = replace(self.run.limits, max_time=left)
         run = replace(self.run, sampler=sampler, size=size, limits=limits, effort=self.wanted)
@@ -200,9 +196,9 @@ _MOST_ROUNDS = 10  # in draws of the first
 def evidence_of(target: Any, target_mcse: float, cores: int, seed: int) -> LogEvidence:
     """Return the recommended estimate of a target, as `sample_evidence` would make it."""
     sampler = SMC()
-    size = sampler.size(int(sampler.default_draws * effort_of(target)))
+    size = sampler.size(int(sampler.default_draws * defaults.effort_of(target)))
     most = _MOST_ROUNDS * sampler.first_round(size)
     limits = Limits(target_mcse=target_mcse, max_draws=most)
     run = Run(sampler, size, cores, None, seed, name=sampler.name, limits=limits)
     with dividing_rows(cores, None), run.display:
-        return (anneal_moved if lacking(target) else anneal_by_routes)(run, target).best
+        return (anneal_moved if defaults.lacking(target) else anneal_by_routes)(run, target).best
