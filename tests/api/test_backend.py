@@ -107,7 +107,7 @@ def refused(error, match, model=None, **options):
         pe.sample_evidence(model, **{"backend": "jax", **QUIET, **options})
 
 
-def test_jax_that_is_not_installed(monkeypatch, nothing_runs):
+def test_jax_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(core_jax, "find_spec", lambda name: None)
     refused(ImportError, r"pip install 'pm-evidence\[jax\]'")
     # numba does without
