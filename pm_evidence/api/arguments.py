@@ -29,18 +29,10 @@ from pm_evidence.references.compiled import packed
 from pm_evidence.runs.defaults import adds_data_points
 from pm_evidence.runs.references import in_own_coordinates
 from pm_evidence.runs.rounds import Limits
+from pm_evidence.samplers import planning
 from pm_evidence.samplers.ais import AIS
 from pm_evidence.samplers.aisel import AISEL
 from pm_evidence.samplers.bridge import Bridge
-from pm_evidence.samplers.planning import (
-    ADAPTIVE,
-    GMS13,
-    SM08,
-    FixedSchedule,
-    Linear,
-    Schedule,
-    VarOpt,
-)
 from pm_evidence.samplers.resample_move import ARM, ResampleMove
 from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.simulated_tempering import SimulatedTempering
@@ -66,11 +58,11 @@ _SAMPLERS: dict[str, type[Any]] = {
     "parallel_tempering": ParallelTempering,
 }
 _SCHEDULES: dict[str, Any] = {
-    "adaptive": ADAPTIVE,
-    "linear": Linear,
-    "sm08": SM08,
-    "gms13": GMS13,
-    "varopt": VarOpt,
+    "adaptive": planning.ADAPTIVE,
+    "linear": planning.Linear,
+    "sm08": planning.SM08,
+    "gms13": planning.GMS13,
+    "varopt": planning.VarOpt,
 }
 # What a sampler gives itself whose blocks another one runs.
 _OF_EVERY_SAMPLER = ("name", "default_draws", "n_seeds", "annealer", "likelihood_moves")
@@ -187,8 +179,8 @@ def check_bridge_arguments(chosen: Any, of_annealing: Mapping[str, Any], idata_k
 
 
 def chosen_schedule(
-    schedule: str | Schedule | Sequence[float] | Floats, sampler: Sampler
-) -> Schedule:
+    schedule: str | planning.Schedule | Sequence[float] | Floats, sampler: Sampler
+) -> planning.Schedule:
     """Return the schedule that the user asks for by name, as an object or by its values."""
     chosen: Any = schedule
     if isinstance(schedule, str):
@@ -199,11 +191,11 @@ def chosen_schedule(
         beta = fixed_schedule(chosen)
         if isinstance(sampler, Tempering):
             sampler.check_temperatures(beta)
-        return FixedSchedule(beta)
+        return planning.FixedSchedule(beta)
     n_stages = sampler.annealer.n_stages
-    if isinstance(chosen, VarOpt) and n_stages is not None:
+    if isinstance(chosen, planning.VarOpt) and n_stages is not None:
         chosen.check(n_stages)
-    named: Schedule = chosen
+    named: planning.Schedule = chosen
     return named
 
 
