@@ -176,7 +176,9 @@ def fitted_and_drawn(
 ) -> tuple[list[BlockRecord], tuple[Floats, NDArray[np.int64]]]:
     """Return the blocks whose fitted densities are drawn from, and draws of equal weight.
 
-    Without such blocks, these are the draws of islands. Beside each draw is its origin.
+    Draws from fitted densities are resampled by their importance weights; their number is what the
+    weights are worth, within ``bounds``. Without such blocks, these are the draws of islands.
+    Beside each draw is its origin.
     """
     blocks = [block for block in record.sources if block.draws is not None]
     rng = generator(run.seed, Phase.RESULT)
@@ -185,23 +187,13 @@ def fitted_and_drawn(
     # importance sampling is reliable, and the draws of the islands are not
     islands_are_wrong = status.get("importance") == "ok" and status.get("bridge") != "ok"
     if fitted and (record.facts.route == "importance" or islands_are_wrong):
-        return fitted, drawn_by_weight(fitted, rng, bounds)
-    return [], drawn_by_island(blocks, rng)
-
-
-def drawn_by_weight(
-    blocks: Sequence[BlockRecord], rng: np.random.Generator, bounds: tuple[int, int]
-) -> tuple[Floats, NDArray[np.int64]]:
-    """Return draws from the fitted densities, resampled by their importance weights.
-
-    Their number is what the weights are worth, within ``bounds``.
-    """
-    x = np.concatenate([np.asarray(block.fit_draws) for block in blocks])
-    log_weight = -np.concatenate([block.bridge[0] for block in blocks if block.bridge is not None])
-    n = int(np.clip(len(x) * ess_share(log_weight), *bounds))
-    chosen = resample(normalised(log_weight), min(n, len(x)), rng, "systematic")
-    origin = rng.permutation(chosen)
-    return x[origin], origin
+        x = np.concatenate([np.asarray(block.fit_draws) for block in fitted])
+        log_weight = -np.concatenate([block.bridge[0] for block in fitted if block.bridge])
+        n = int(np.clip(len(x) * ess_share(log_weight), *bounds))  # what the weights are worth
+        chosen = resample(normalised(log_weight), min(n, len(x)), rng, "systematic")
+        origin = rng.permutation(chosen)
+        return fitted, (x[origin], origin)
+    return [], _drawn_by_island(blocks, rng)
 
 
 def _drawn_by_ladder(
@@ -226,7 +218,7 @@ def _drawn_by_ladder(
     return PosteriorDraws(draws[kept], origin[kept], "ladders")
 
 
-def drawn_by_island(
+def _drawn_by_island(
     blocks: Sequence[BlockRecord], rng: np.random.Generator
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Return the draws of islands, resampled by the evidence of each island.
