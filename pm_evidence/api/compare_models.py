@@ -198,11 +198,10 @@ class _Runs:
 
     def comparison(self, prior_probs: Any) -> ModelComparison:
         """Return the table and all results."""
-        if self.failed and isinstance(prior_probs, Mapping):
+        if self.failed and prior_probs is not None:
+            if not isinstance(prior_probs, Mapping):
+                prior_probs = dict(zip(self.models, prior_probs, strict=True))
             prior_probs = {name: prior_probs[name] for name in self.results}
-        elif self.failed and prior_probs is not None:
-            given = dict(zip(self.models, prior_probs, strict=True))
-            prior_probs = [given[name] for name in self.results]
         ordered = {name: self.results[name] for name in self.models if name in self.results}
         table = compare(ordered, prior_probs)
         return ModelComparison(table, ordered, self.first, self.failed)
