@@ -25,13 +25,11 @@ from pm_evidence.samplers.sampler import Sampler
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.numpy_graph import LoopError, NotBatchedError
-from pm_evidence.targets.estimated.target import EstimatedTarget
-from pm_evidence.targets.estimated.target import TimesTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget, TimesTarget
 from pm_evidence.targets.estimated.variable import estimated_variables
 from pm_evidence.targets.model.cache import target_of
 from pm_evidence.targets.model.data_points import DataPointsTarget
-from pm_evidence.targets.model.target import ReparameterisedTarget
-from pm_evidence.targets.model.target import PyMCTarget
+from pm_evidence.targets.model.target import PyMCTarget, ReparameterisedTarget
 from pm_evidence.targets.plates.structure import has_global_children, structure_of_model
 from pm_evidence.targets.plates.target import PlateTarget
 
