@@ -1,6 +1,5 @@
 """Digests of values that are the same in every process, and what a run keeps by them."""
 
-import copyreg
 import dis
 import hashlib
 import sys
@@ -11,19 +10,11 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from types import (
-    BuiltinFunctionType,
-    CellType,
-    CodeType,
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodType,
-    ModuleType,
-)
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 from uuid import uuid4
 
+import cloudpickle
 import numpy as np
 
 # Of a class, what is no part of what its instances do.
@@ -50,15 +41,15 @@ class Digest:
     these, the attributes that it uses. An object is its class and all that pickle would keep of it,
     private attributes included, without what a ``cached_property`` has computed. A class of the
     user's own is its code. Functions and classes of libraries are their names, and the content of
-    their files. What has none of these, such as an open file, has a digest that never comes again.
+    their files. What has none of these, such as a lock, has a digest that never comes again.
     """
 
     def __init__(self, special: Callable[[Any], Any] = lambda value: value) -> None:
         self._special, self._hash = special, hashlib.sha256()
-        # objects that are being described, which may refer to themselves
-        self._open: list[Any] = []
-        # functions, classes and modules that have been described
-        self._known: dict[int, tuple[int, Any]] = {}
+        # ids of the objects that are being described, which may refer to themselves
+        self._open: list[int] = []
+        # digests of the functions, classes and modules that have been described, beside these
+        self._known: dict[int, tuple[bytes, Any]] = {}
         self.undescribed: list[str] = []
 
     def hexdigest(self) -> str:
@@ -66,185 +57,126 @@ class Digest:
         return self._hash.hexdigest()
 
     def add(self, value: Any) -> None:
-        """Add a value: its parts one after the other, with the parts of each before the next."""
-        n_open, levels = len(self._open), [iter((value,))]
-        while levels:
-            try:
-                part = self._special(next(levels[-1]))
-            except StopIteration:
-                levels.pop()
-                del self._open[n_open + max(len(levels) - 1, 0) :]
-                continue
-            if part is None or isinstance(part, bool | int | float | complex | str | Enum):
-                kind = type(part)
-                shown = part.name if isinstance(part, Enum) else repr(part)
-                self._text(kind.__name__ if kind.__module__ == "builtins" else str(kind), shown)
-            elif isinstance(part, bytes | bytearray):
-                self._bytes("bytes", bytes(part))
-            elif isinstance(part, np.ndarray | np.generic) and not part.dtype.hasobject:
-                self._text("array", f"{part.dtype.str}{part.shape}")
-                self._bytes("values", part.tobytes())
-            elif id(part) in (ids := [id(each) for each in self._open]):
-                self._text("again", str(ids.index(id(part))))
-            elif id(part) in self._known:
-                self._text("known", str(self._known[id(part)][0]))
-            else:
-                if isinstance(part, FunctionType | type | ModuleType):
-                    self._known[id(part)] = len(self._known), part
-                self._open.append(part)
-                levels.append(self._parts(part))
+        """Add a value."""
+        self._hash.update(self._of(value))
+
+    def _of(self, value: Any) -> bytes:
+        """Return the digest of a value, which is that of its content, or of those of its parts."""
+        value = self._special(value)
+        if value is None or isinstance(value, bool | int | float | complex | str | Enum):
+            shown = value.name if isinstance(value, Enum) else repr(value)
+            return _hashed(_name_of(type(value)), shown.encode())
+        if isinstance(value, bytes | bytearray):
+            return _hashed("bytes", value)
+        if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+            return _hashed(f"array {value.dtype.str}{value.shape}", value.tobytes())
+        if id(value) in self._open:
+            return _hashed("again", b"%d" % self._open.index(id(value)))
+        if id(value) in self._known:
+            return self._known[id(value)][0]
+        self._open.append(id(value))
+        found = _hashed("parts", b"".join([self._of(part) for part in self._parts(value)]))
+        self._open.pop()
+        if isinstance(value, FunctionType | type | ModuleType):
+            self._known[id(value)] = found, value
+        return found
 
     def _parts(self, value: Any) -> Iterator[Any]:
-        """Add what kind of object a value is, and yield its parts."""
+        """Yield what kind of object a value is, and its parts."""
+        kind = type(value)
         match value:
             case np.ndarray() | np.generic():
                 array = np.asarray(value)
-                yield array.shape, array.ravel().tolist()
+                yield from ("array", array.shape, array.ravel().tolist())
             case list() | tuple():
-                self._text(_kind_of(value, (list, tuple), "sequence"), str(len(value)))
+                yield "sequence" if kind in (list, tuple) else _name_of(kind)
                 yield from value
             case set() | frozenset():
-                self._text("set", str(len(value)))
-                self._unordered(value)
+                yield "set"
+                yield from sorted(self._of(each) for each in value)
             case Mapping():
-                self._text(_kind_of(value, (dict,), "mapping"), str(len(value)))
-                self._unordered(value.items())
+                yield "mapping" if kind is dict else _name_of(kind)
+                by_key = {self._of(key): each for key, each in value.items()}
+                for key in sorted(by_key):
+                    yield from (key, by_key[key])
             case FunctionType():
                 yield from self._function(value)
             case CodeType():
-                yield value.co_name, value.co_code, value.co_names, value.co_consts
-            case CellType():
-                yield [value.cell_contents] if _is_filled(value) else []
-            case MethodType():
-                yield "method", value.__self__, value.__func__
-            case BuiltinFunctionType():
-                owner = value.__self__
-                yield "builtin", value.__qualname__
-                yield value.__module__ if isinstance(owner, ModuleType) else owner
+                yield from ("code", value.co_name, value.co_code, value.co_names, value.co_consts)
             case type():
-                self._text("class", f"{value.__module__}.{value.__qualname__}")
-                if is_of_library(value):
-                    self._text("library", str(_library_of(value.__module__)))
-                    return
-                yield value.__bases__
-                yield _public(vars(value))
+                library = _library_of(value.__module__) if is_of_library(value) else None
+                yield from ("class", _name_of(value))
+                yield library or (value.__bases__, _public(vars(value)))
             case ModuleType():
-                yield from self._module(value, None)
-            case property():
-                yield "property", value.fget, value.fset
-            case staticmethod() | classmethod() | cached_property():
-                inner = value.func if isinstance(value, cached_property) else value.__func__
-                yield type(value).__name__, inner
+                library = _library_of(value.__name__)
+                yield from ("module", value.__name__, library or _public(vars(value)))
             case _:
                 yield from self._object(value)
 
-    def _unordered(self, values: Any) -> None:
-        """Add what is the same in any order."""
-        parts = []
-        for each in values:
-            part = Digest(self._special)
-            part._open, part._known = [*self._open], {**self._known}
-            part.add(each)
-            parts.append(part.hexdigest())
-            self.undescribed += part.undescribed
-        for digest in sorted(parts):
-            self._text("part", digest)
-
     def _function(self, function: FunctionType) -> Iterator[Any]:
-        self._text("function", f"{function.__qualname__}")
-        yield function.__defaults__, function.__kwdefaults__
-        yield [*(function.__closure__ or ())]
         library = _library_of(function.__module__)
+        yield from ("function", function.__qualname__, function.__closure__)
+        yield from (function.__defaults__, function.__kwdefaults__)
         if library is not None:
-            self._text("library", f"{function.__module__} {library}")
+            yield from (function.__module__, library)
             return
         yield function.__code__
-        attributes = _attributes(function.__code__)
-        for name in sorted(_globals(function.__code__)):
+        codes = list(_codes(function.__code__))
+        attributes = {name for code in codes for name in code.co_names}
+        for name in sorted({name for code in codes for name in _globals(code)}):
             if name in function.__globals__:
-                self._text("global", name)
+                yield name
                 yield from self._named(function.__globals__[name], attributes)
-        for cell in function.__closure__ or ():
-            if _is_filled(cell) and isinstance(cell.cell_contents, ModuleType):
-                yield from self._module(cell.cell_contents, attributes)
 
     def _named(self, value: Any, attributes: set[str]) -> Iterator[Any]:
-        """Yield a value that a function names, or the attributes of a module among these names."""
-        if isinstance(value, ModuleType):
-            yield from self._module(value, attributes)
-        else:
+        """Yield a value that a function names; of a module of the user's own, these attributes."""
+        if not isinstance(value, ModuleType):
             yield value
-
-    def _module(self, module: ModuleType, attributes: set[str] | None) -> Iterator[Any]:
-        """Add a module of the user's own: the attributes of these names, or all."""
-        library = _library_of(module.__name__)
-        self._text("module", module.__name__)
-        if library is not None:
-            self._text("library", library)
-        elif attributes is None:
-            yield _public(vars(module))
-        else:
-            for name in sorted(attributes & vars(module).keys()):
-                self._text("attribute", name)
-                yield from self._named(vars(module)[name], attributes)
+            return
+        library = _library_of(value.__name__)
+        yield from ("module", value.__name__, library)
+        for name in sorted(attributes & vars(value).keys()) if library is None else ():
+            yield name
+            # modules may name each other: every name leads to another one at most once
+            yield from self._named(vars(value)[name], attributes - {name})
 
     def _object(self, value: Any) -> Iterator[Any]:
         """Yield what makes an object: its function, its fields, or what pickle would keep of it."""
         kind = type(value)
         inner = getattr(value, "py_func", None) or getattr(value, "__wrapped__", None)
-        if isinstance(
-            inner, FunctionType
-        ):  # functions that are compiled, or whose results are kept
-            yield f"{kind.__module__}.{kind.__qualname__}", inner
+        # functions that are compiled, or whose results are kept
+        if isinstance(inner, FunctionType):
+            yield from (_name_of(kind), inner)
             return
         if is_dataclass(value) and is_of_library(kind):
-            yield kind, {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+            yield from (kind, {f.name: getattr(value, f.name) for f in fields(value) if f.init})
             return
-        reduce = copyreg.dispatch_table.get(kind)
+        reduce = cloudpickle.Pickler.dispatch_table.get(kind)
         try:
             reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
         except Exception:  # whatever an object raises that pickle cannot keep
-            self._unknown(kind)
-            return
+            reduced = None
         if isinstance(reduced, str):  # the name of a global object, such as a compiled function
             names = (getattr(value, "__module__", None), kind.__module__, "scipy.special")
             homes = (sys.modules.get(name or "") for name in names)
             home = next((each for each in homes if getattr(each, reduced, None) is value), None)
-            if home is None:  # such as a function of the user's that NumPy calls
-                self._unknown(kind)
-            else:
-                yield "global", home.__name__, reduced, _library_of(home.__name__)
+            # None for such as a function of the user's that NumPy calls
+            reduced = home and (reduced, home.__name__, _library_of(home.__name__))
+        if reduced is None:
+            self.undescribed.append(_name_of(kind))
+            yield from ("unknown", str(uuid4()))
             return
         make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-        if isinstance(state, dict):
-            state = _without_cached(kind, state)
-        elif isinstance(state, tuple) and len(state) == 2 and isinstance(state[0], dict):
-            state = _without_cached(kind, state[0]), state[1]
-        yield kind, make, arguments, state, list(items or ()), list(pairs or ())
-
-    def _unknown(self, kind: type) -> None:
-        self.undescribed.append(f"{kind.__module__}.{kind.__qualname__}")
-        self._text("unknown", str(uuid4()))
-
-    def _text(self, kind: str, text: str) -> None:
-        self._bytes(kind, text.encode("utf-8", "surrogatepass"))
-
-    def _bytes(self, kind: str, values: bytes) -> None:
-        self._hash.update(f"{kind}:{len(values)}:".encode() + values)
+        yield from (kind, make, arguments, _without_cached(kind, state))
+        yield from (list(items or ()), list(pairs or ()))
 
 
-def _kind_of(value: Any, plain: tuple[type, ...], name: str) -> str:
-    """Return a name for a container, which is that of its class if it is no plain one."""
-    kind = type(value)
-    return name if kind in plain else f"{name} {kind.__module__}.{kind.__qualname__}"
+def _hashed(kind: str, content: bytes | bytearray) -> bytes:
+    return hashlib.sha256(f"{kind}:".encode() + content).digest()
 
 
-def _is_filled(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:  # of a function that is not yet defined
-        return False
-    return True
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _public(names: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,7 +192,12 @@ def _public(names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in names.items() if is_own(name, value)}
 
 
-def _without_cached(kind: type, state: dict[str, Any]) -> dict[str, Any]:
+def _without_cached(kind: type, state: Any) -> Any:
+    """Return what pickle keeps of an object without results that it can compute again."""
+    if isinstance(state, tuple):  # attributes, and those in slots
+        return tuple(_without_cached(kind, each) for each in state)
+    if not isinstance(state, dict):
+        return state
     return {
         name: value
         for name, value in state.items()
@@ -276,17 +213,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-def _globals(code: CodeType) -> set[str]:
-    """Return the global names that code looks up."""
-    instructions = (each for part in _codes(code) for each in dis.get_instructions(part))
-    return {
-        str(each.argval) for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-
-
-def _attributes(code: CodeType) -> set[str]:
-    """Return all names that code looks up, those of attributes included."""
-    return set().union(*(part.co_names for part in _codes(code)))
+def _globals(code: CodeType) -> Iterator[str]:
+    """Yield the global names that code looks up."""
+    for each in dis.get_instructions(code):
+        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(each.argval)
 
 
 def is_of_library(kind: type) -> bool:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 
@@ -115,6 +116,20 @@ def test_objects_may_refer_to_themselves():
     one, other = Target(1.0), Target(1.0)
     one.scale, other.scale = [one], [other]
     assert digest_of(one) == digest_of(other)
+
+
+def test_modules_may_name_each_other(monkeypatch):
+    """As those of a package do, of which a function of a user's own uses both."""
+    one, other = ModuleType("one_of_two"), ModuleType("other_of_two")
+    one.other, other.one, other.scale = other, one, 1.0
+    monkeypatch.setattr(f"{__name__}.one", one, raising=False)
+    before = digest_of(named)
+    other.scale = 2.0
+    assert digest_of(named) != before
+
+
+def named(x):
+    return one.other.scale * x + one.other.one.other.scale  # noqa: F821
 
 
 def test_special_values_are_described_by_the_caller():
