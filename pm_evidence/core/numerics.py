@@ -80,7 +80,7 @@ def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
     """Return ``x * y + z``, rounded only once if the processor has a fast instruction for it."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _fused(builder, *args)
+        return multiply_add(builder, *args)
 
     return types.float64(types.float64, types.float64, types.float64), codegen
 
@@ -102,7 +102,7 @@ def _total(typingctx: Any, x: Any) -> Any:
 @intrinsic
 def _dot(typingctx: Any, x: Any, y: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _summed(context, builder, sig, args, lambda *terms: _fused(builder, *terms))
+        return _summed(context, builder, sig, args, lambda *terms: multiply_add(builder, *terms))
 
     return _signature(x, y), codegen
 
@@ -129,23 +129,30 @@ def _summed(context: Any, builder: Any, sig: Any, args: Any, add: Callable[..., 
     whole = builder.and_(n, _INDEX(-_N))
     sums = cgutils.alloca_once_value(builder, _ZEROS)
     with cgutils.for_range_slice(builder, _INDEX(0), whole, _INDEX(_N), _INDEX) as (start, _):
-        terms = [builder.load(_place(builder, a, start), align=8) for a in arrays]
+        terms = [builder.load(vector_at(builder, a.data, start, _DOUBLES), align=8) for a in arrays]
         builder.store(add(*terms, builder.load(sums)), sums)
     inside = _below(builder, builder.sub(n, whole))
-    rest = [_masked(builder, _place(builder, a, whole), inside) for a in arrays]
-    return _in_pairs(builder, add(*rest, builder.load(sums)))
+    rest = [_masked(builder, vector_at(builder, a.data, whole, _DOUBLES), inside) for a in arrays]
+    return in_pairs(builder, add(*rest, builder.load(sums)), builder.fadd)
 
 
-def _place(builder: Any, array: Any, index: Any) -> Any:
-    return builder.bitcast(builder.gep(array.data, [index]), _DOUBLES.as_pointer())
+def vector_at(builder: Any, pointer: Any, index: Any, kind: Any) -> Any:
+    """Return a pointer to a vector of numbers that begins at ``pointer[index]``."""
+    return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
+
+
+def spread_over(builder: Any, number: Any, kind: Any) -> Any:
+    """Return a vector whose elements are all equal to a number."""
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, _INDEX(0))
+    return builder.shuffle_vector(
+        first, first, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+    )
 
 
 def _below(builder: Any, n: Any) -> Any:
     """Return which of the numbers 0, 1, ... are below ``n``."""
-    first = builder.insert_element(ir.Constant(_INDICES, ir.Undefined), n, _INDEX(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), _N), [0] * _N)
-    everywhere = builder.shuffle_vector(first, first, zeros)
-    return builder.icmp_signed("<", ir.Constant(_INDICES, list(range(_N))), everywhere)
+    numbers = ir.Constant(_INDICES, list(range(_N)))
+    return builder.icmp_signed("<", numbers, spread_over(builder, n, _INDICES))
 
 
 def _masked(builder: Any, pointer: Any, inside: Any) -> Any:
@@ -157,24 +164,24 @@ def _masked(builder: Any, pointer: Any, inside: Any) -> Any:
     return builder.call(load, [pointer, ir.IntType(32)(8), inside, _ZEROS])
 
 
-def _in_pairs(builder: Any, sums: Any) -> Any:
-    n = _N
+def in_pairs(builder: Any, vector: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    """Combine all elements of a vector, those of its lower half with those of its upper half."""
+    n = vector.type.count
     while n > 1:
         n //= 2
-        low, high = (
-            builder.shuffle_vector(
-                sums, sums, ir.Constant(ir.VectorType(ir.IntType(32), n), list(range(k, k + n)))
-            )
-            for k in (0, n)
-        )
-        sums = builder.fadd(low, high)
-    return builder.extract_element(sums, _INDEX(0))
+        halves = [ir.Constant(ir.VectorType(ir.IntType(32), n), [*range(k, k + n)]) for k in (0, n)]
+        vector = combine(*(builder.shuffle_vector(vector, vector, half) for half in halves))
+    return builder.extract_element(vector, _INDEX(0))
 
 
-def _fused(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    suffix = "f64" if x.type == _DOUBLE else f"v{_N}f64"
-    kind = ir.FunctionType(x.type, [x.type] * 3)
-    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.{suffix}")
+def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Return ``x * y + z`` of numbers or vectors; see `fused`."""
+    kind = x.type.element if isinstance(x.type, ir.VectorType) else x.type
+    of_many = f"v{x.type.count}" if kind is not x.type else ""
+    name = f"llvm.fmuladd.{of_many}{'f64' if kind == _DOUBLE else 'f32'}"
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(x.type, [x.type] * 3), name
+    )
     return builder.call(function, [x, y, z])
 
 

@@ -1,6 +1,6 @@
 """Vectors of small numbers and of bits in compiled code, with Python's operators."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import factorial, inf, log
 from typing import Any, Self
@@ -9,10 +9,19 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import cgutils, intrinsic, njit, types
-from pm_evidence.core.numerics import fused
+from pm_evidence.core.codegen.numba import njit
+from pm_evidence.core.numerics import fused, multiply_add, spread_over, vector_at
 
 INDEX = ir.IntType(64)
+
+
+def _operator(instruction: str) -> Callable[[Any, Any], Any]:
+    """Return the operator of two vectors that an instruction of the builder carries out."""
+
+    def operator(self: Any, other: Any) -> Any:
+        return self.made(getattr(self.builder, instruction)(self.value, other.value))
+
+    return operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,55 +42,41 @@ class Vector:
     @classmethod
     def load(cls, builder: Any, pointer: Any, index: Any, bits: int, n: int) -> Self:
         """Return the ``n`` integers of ``bits`` bits from ``pointer[index]`` on."""
-        value = builder.load(_at(builder, pointer, index, ir.VectorType(ir.IntType(bits), n)))
-        value.align = bits // 8
-        return cls(builder, value)
+        kind = ir.VectorType(ir.IntType(bits), n)
+        return cls(builder, builder.load(vector_at(builder, pointer, index, kind), align=bits // 8))
 
     @classmethod
     def spread(cls, builder: Any, number: Any, bits: int, n: int) -> Self:
         """Return ``n`` copies of the lower bits of a number."""
         kind = ir.VectorType(ir.IntType(bits), n)
-        empty, first = ir.Constant(kind, ir.Undefined), ir.Constant(ir.IntType(32), 0)
-        number = builder.insert_element(empty, builder.trunc(number, kind.element), first)
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), n), [0] * n)
-        return cls(builder, builder.shuffle_vector(number, empty, zeros))
+        return cls(builder, spread_over(builder, builder.trunc(number, kind.element), kind))
 
     def store(self, pointer: Any, index: Any) -> None:
         """Write to ``pointer[index]`` and what follows."""
-        place = _at(self.builder, pointer, index, self.value.type)
-        self.builder.store(self.value, place).align = self.value.type.element.width // 8
+        place = vector_at(self.builder, pointer, index, self.value.type)
+        self.builder.store(self.value, place, align=self.value.type.element.width // 8)
+
+    def made(self, value: Any) -> "Vector":
+        """Return another vector of the same code."""
+        return Vector(self.builder, value)
 
     def like(self, number: int) -> "Vector":
         """Return a vector of the same type, filled with a constant."""
         bits, n = self.value.type.element.width, self.value.type.count
         return Vector.constant(self.builder, number % 2**bits, bits, n)
 
-    def __and__(self, other: "Vector") -> "Vector":
-        return Vector(self.builder, self.builder.and_(self.value, other.value))
-
-    def __or__(self, other: "Vector") -> "Vector":
-        return Vector(self.builder, self.builder.or_(self.value, other.value))
-
-    def __xor__(self, other: "Vector") -> "Vector":
-        return Vector(self.builder, self.builder.xor(self.value, other.value))
-
-    def __add__(self, other: "Vector") -> "Vector":
-        return Vector(self.builder, self.builder.add(self.value, other.value))
-
-    def __sub__(self, other: "Vector") -> "Vector":
-        return Vector(self.builder, self.builder.sub(self.value, other.value))
-
-    def __mul__(self, other: "Vector") -> "Vector":
-        return Vector(self.builder, self.builder.mul(self.value, other.value))
+    __and__, __or__, __xor__ = _operator("and_"), _operator("or_"), _operator("xor")
+    __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
 
     def __invert__(self) -> "Vector":
-        return self ^ self.like(-1)
+        inverted: Vector = self ^ self.like(-1)
+        return inverted
 
     def __lshift__(self, bits: int) -> "Vector":
-        return Vector(self.builder, self.builder.shl(self.value, self.like(bits).value))
+        return self.made(self.builder.shl(self.value, self.like(bits).value))
 
     def __rshift__(self, bits: int) -> "Vector":
-        return Vector(self.builder, self.builder.lshr(self.value, self.like(bits).value))
+        return self.made(self.builder.lshr(self.value, self.like(bits).value))
 
     def rotate(self, bits: int) -> "Vector":
         """Return the integers rotated to the left."""
@@ -90,19 +85,19 @@ class Vector:
 
     def equals(self, other: "Vector") -> "Vector":
         """Return a mask of where two vectors are equal."""
-        return Vector(self.builder, self.builder.icmp_unsigned("==", self.value, other.value))
+        return self.made(self.builder.icmp_unsigned("==", self.value, other.value))
 
     def below(self, other: "Vector") -> "Vector":
         """Return a mask of where this vector is smaller; numbers are unsigned."""
-        return Vector(self.builder, self.builder.icmp_unsigned("<", self.value, other.value))
+        return self.made(self.builder.icmp_unsigned("<", self.value, other.value))
 
     def negative(self) -> "Vector":
         """Return a mask of the sign."""
-        return Vector(self.builder, self.builder.icmp_signed("<", self.value, self.like(0).value))
+        return self.made(self.builder.icmp_signed("<", self.value, self.like(0).value))
 
-    def choose(self, yes: "Vector", no: "Vector") -> "Vector":
+    def choose[V: (Vector, Singles)](self, yes: V, no: V) -> V:
         """Return ``yes`` where this mask is set and ``no`` elsewhere."""
-        return Vector(self.builder, self.builder.select(self.value, yes.value, no.value))
+        return yes.made(self.builder.select(self.value, yes.value, no.value))
 
     def smaller(self, other: "Vector") -> "Vector":
         """Return the smaller numbers of two vectors; numbers are unsigned."""
@@ -119,7 +114,7 @@ class Vector:
         kind = ir.VectorType(ir.IntType(bits), self.value.type.count)
         grow = bits > self.value.type.element.width
         change = self.builder.zext if grow else self.builder.trunc
-        return Vector(self.builder, change(self.value, kind))
+        return self.made(change(self.value, kind))
 
     def saturated(self, bits: int) -> "Vector":
         """Return the numbers in fewer bits, where larger ones become the largest that fits.
@@ -133,7 +128,7 @@ class Vector:
         """Return the same bits as more or fewer integers."""
         count = self.value.type.count * self.value.type.element.width // bits
         kind = ir.VectorType(ir.IntType(bits), count)
-        return Vector(self.builder, self.builder.bitcast(self.value, kind))
+        return self.made(self.builder.bitcast(self.value, kind))
 
     def bits(self) -> Any:
         """Return the bits of this mask as one integer."""
@@ -147,7 +142,7 @@ class Vector:
         """Return the number of bits set in all of the integers."""
         kind = ir.FunctionType(self.value.type, [self.value.type])
         count = self._declared("llvm.ctpop", kind)
-        return Vector(self.builder, self.builder.call(count, [self.value]))._reduced("add")
+        return self.made(self.builder.call(count, [self.value]))._reduced("add")
 
     def part(self, first: int, n: int) -> "Vector":
         """Return ``n`` of the integers."""
@@ -170,12 +165,7 @@ class Vector:
 
     def _shuffled(self, other: "Vector", order: Sequence[int]) -> "Vector":
         index = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
-        shuffled = self.builder.shuffle_vector(self.value, other.value, index)
-        return Vector(self.builder, shuffled)
-
-
-def _at(builder: Any, pointer: Any, index: Any, kind: Any) -> Any:
-    return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
+        return self.made(self.builder.shuffle_vector(self.value, other.value, index))
 
 
 WIDTH = 8  # words of 64 bits
@@ -210,22 +200,23 @@ def full_adder(a: Vector, b: Vector, c: Vector) -> tuple[Vector, Vector]:
 
 def next_lanes(generator: list[Vector]) -> tuple[Vector, list[Vector]]:
     """Return the next words of eight xoshiro256++ streams (see ``random``), and their states."""
-    a, b, c, d = generator
-    result = (a + d).rotate(23) + a
-    shifted = b << 17
-    c, d = c ^ a, d ^ b
-    b, a = b ^ c, a ^ d
-    return result, [a, b, c ^ shifted, d.rotate(45)]
+    return _next(generator, 23, 17, 45)
 
 
 def next_words(generator: list[Vector]) -> tuple[Vector, list[Vector]]:
     """Return the next words of xoshiro128++ generators of 32 bits, and their states."""
+    return _next(generator, 7, 9, 11)
+
+
+def _next(
+    generator: list[Vector], turn: int, shift: int, last_turn: int
+) -> tuple[Vector, list[Vector]]:
     a, b, c, d = generator
-    result = (a + d).rotate(7) + a
-    shifted = b << 9
+    result = (a + d).rotate(turn) + a
+    shifted = b << shift
     c, d = c ^ a, d ^ b
     b, a = b ^ c, a ^ d
-    return result, [a, b, c ^ shifted, d.rotate(11)]
+    return result, [a, b, c ^ shifted, d.rotate(last_turn)]
 
 
 SINGLES = 16  # numbers in a vector
@@ -269,36 +260,33 @@ class Singles:
     @classmethod
     def spread(cls, builder: Any, number: Any) -> Self:
         """Return sixteen copies of a number of single precision."""
-        zero = ir.IntType(32)(0)
-        first = builder.insert_element(ir.Constant(_KIND, ir.Undefined), number, zero)
-        zeros = ir.Constant(_WORDS, [0] * SINGLES)
-        return cls(builder, builder.shuffle_vector(first, first, zeros))
+        return cls(builder, spread_over(builder, number, _KIND))
 
     @classmethod
     def load(cls, builder: Any, pointer: Any) -> Self:
         """Return the sixteen numbers from a pointer on."""
-        value = builder.load(builder.bitcast(pointer, _KIND.as_pointer()))
-        value.align = 4
-        return cls(builder, value)
+        return cls(builder, builder.load(builder.bitcast(pointer, _KIND.as_pointer()), align=4))
 
     @classmethod
     def of_integers(cls, integers: Vector) -> Self:
         """Return sixteen signed integers of 32 bits as numbers."""
         return cls(integers.builder, integers.builder.sitofp(integers.value, _KIND))
 
+    @classmethod
+    def of_words(cls, words: Vector) -> Self:
+        """Return the numbers that have these bits."""
+        return cls(words.builder, words.builder.bitcast(words.value, _KIND))
+
     def store(self, pointer: Any) -> None:
         """Write to a pointer and what follows."""
         place = self.builder.bitcast(pointer, _KIND.as_pointer())
-        self.builder.store(self.value, place).align = 4
+        self.builder.store(self.value, place, align=4)
 
-    def __add__(self, other: "Singles") -> "Singles":
-        return Singles(self.builder, self.builder.fadd(self.value, other.value))
+    def made(self, value: Any) -> "Singles":
+        """Return other numbers of the same code."""
+        return Singles(self.builder, value)
 
-    def __sub__(self, other: "Singles") -> "Singles":
-        return Singles(self.builder, self.builder.fsub(self.value, other.value))
-
-    def __mul__(self, other: "Singles") -> "Singles":
-        return Singles(self.builder, self.builder.fmul(self.value, other.value))
+    __add__, __sub__, __mul__ = _operator("fadd"), _operator("fsub"), _operator("fmul")
 
     def like(self, number: float) -> "Singles":
         """Return sixteen copies of a constant."""
@@ -306,12 +294,7 @@ class Singles:
 
     def fused(self, factor: "Singles", term: "Singles") -> "Singles":
         """Return ``self * factor + term``, rounded once if the processor does so quickly."""
-        kind = ir.FunctionType(_KIND, [_KIND] * 3)
-        name = f"llvm.fmuladd.v{SINGLES}f32"
-        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
-        return Singles(
-            self.builder, self.builder.call(function, [self.value, factor.value, term.value])
-        )
+        return self.made(multiply_add(self.builder, self.value, factor.value, term.value))
 
     def below(self, other: "Singles") -> Vector:
         """Return a mask of where this vector is smaller; false where either is NaN."""
@@ -319,18 +302,16 @@ class Singles:
 
     def where(self, mask: Vector) -> "Singles":
         """Return the numbers where a mask is set, and zeros elsewhere."""
-        zeros = self.like(0.0)
-        return Singles(self.builder, self.builder.select(mask.value, self.value, zeros.value))
+        return mask.choose(self, self.like(0.0))
 
     def larger(self, other: "Singles") -> "Singles":
         """Return the larger numbers of two vectors."""
-        mask = self.below(other)
-        return Singles(self.builder, self.builder.select(mask.value, other.value, self.value))
+        return self.below(other).choose(other, self)
 
     def magnitude(self) -> "Singles":
         """Return the absolute values."""
-        words = self.words() & Vector.constant(self.builder, 2**31 - 1, 32, SINGLES)
-        return Singles(self.builder, self.builder.bitcast(words.value, _KIND))
+        words = self.words()
+        return Singles.of_words(words & words.like(2**31 - 1))
 
     def words(self) -> Vector:
         """Return the bits of the numbers as integers."""
@@ -351,7 +332,8 @@ class Singles:
             total = total.fused(rest, self.like(coefficient))
         whole = shifted.words()
         exponent = (whole + whole.like(_SINGLE_BIAS)) << _FRACTION
-        return total * Singles(self.builder, self.builder.bitcast(exponent.value, _KIND))
+        found: Singles = total * Singles.of_words(exponent)
+        return found
 
     def reciprocal(self) -> "Singles":
         """Return ``1 / x`` for positive numbers between 1e-30 and 1e30, within 2e-7 of it.
@@ -359,8 +341,8 @@ class Singles:
         Three of Newton's steps from the difference of exponents take a third of the time of a
         division.
         """
-        words = Vector.constant(self.builder, _RECIPROCAL, 32, SINGLES) - self.words()
-        found = Singles(self.builder, self.builder.bitcast(words.value, _KIND))
+        words = self.words()
+        found = Singles.of_words(words.like(_RECIPROCAL) - words)
         two, minus = self.like(2.0), self.like(0.0) - self
         for _ in range(3):
             found = found * minus.fused(found, two)
@@ -368,11 +350,11 @@ class Singles:
 
     def sigmoid(self) -> "Singles":
         """Return ``1 / (1 + exp(-x))``, with a relative error below 1e-6 above exp(-87)."""
-        one = self.like(1.0)
-        odds = (self.like(0.0) - self.magnitude()).exp()
-        unlikely = self.below(self.like(0.0))
-        upper = self.builder.select(unlikely.value, odds.value, one.value)
-        return Singles(self.builder, upper) * (odds + one).reciprocal()
+        one, zero = self.like(1.0), self.like(0.0)
+        odds: Singles = (zero - self.magnitude()).exp()
+        upper = self.below(zero).choose(odds, one)
+        sigmoid: Singles = upper * (odds + one).reciprocal()
+        return sigmoid
 
 
 # log 2 in two parts, the first of so few digits that its multiples are exact
@@ -385,24 +367,16 @@ _EXP = tuple(1.0 / factorial(k) for k in range(13, -1, -1))
 _ATANH = tuple(2.0 / (2 * k + 1) for k in range(10, -1, -1))
 
 
-@intrinsic
-def _as_word(typingctx: Any, number: Any) -> Any:
+@njit
+def _as_word(number: Any) -> Any:
     """Return the bits of a double."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.int64(types.float64), codegen
+    return np.float64(number).view(np.int64)
 
 
-@intrinsic
-def _as_double(typingctx: Any, word: Any) -> Any:
+@njit
+def _as_double(word: Any) -> Any:
     """Return the double that has these bits."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
+    return np.int64(word).view(np.float64)
 
 
 @njit
