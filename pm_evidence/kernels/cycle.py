@@ -1,5 +1,6 @@
 """A kernel that applies several kernels one after the other, and the default kernel of a target."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -71,12 +72,7 @@ class Cycle:
 
     def learn(self, path: Any, state: Any) -> Self:
         """Return the cycle with every part learnt from a population."""
-        return type(self)(
-            tuple(
-                part.learn(path, state) if isinstance(part, Tunable) else part
-                for part in self.parts
-            )
-        )
+        return self._tuned(lambda part: part.learn(path, state))
 
     def with_curvature(self, path: Any, state: Any, beta: float) -> tuple[Self, int]:
         """Return the cycle whose parts use the curvature where they can; see `UsesCurvature`."""
@@ -95,12 +91,11 @@ class Cycle:
 
     def without_exploration(self) -> Self:
         """Return the cycle of the frozen parts."""
-        return type(self)(
-            tuple(
-                part.without_exploration() if isinstance(part, Tunable) else part
-                for part in self.parts
-            )
-        )
+        return self._tuned(lambda part: part.without_exploration())
+
+    def _tuned(self, change: Callable[[Tunable], Any]) -> Self:
+        parts = (change(part) if isinstance(part, Tunable) else part for part in self.parts)
+        return type(self)(tuple(parts))
 
     def reversed(self) -> Self:
         """Return the reversed parts in the opposite order."""

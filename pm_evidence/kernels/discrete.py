@@ -92,18 +92,10 @@ class DiscreteGibbs:
         """Draw every coordinate of every member once; see ``contracts.Kernel``."""
         compiled = path.target.density
         x, log_density = state.x.copy(), state.log_density.copy()
-        changed, n_evaluations, n_nan = _gibbs_sweep(
-            compiled.address,
-            compiled.data,
-            x,
-            log_density,
-            beta,
-            # writable copies, because the functions are compiled for such arrays
-            self.coordinates.copy(),
-            self.lower.copy(),
-            self.upper.copy(),
-            streams,
-        )
+        # writable copies, because the functions are compiled for such arrays
+        sites = self.coordinates.copy(), self.lower.copy(), self.upper.copy()
+        density = compiled.address, compiled.data
+        changed, n_evaluations, n_nan = _gibbs_sweep(density, beta, sites, x, log_density, streams)
         share = changed / max(len(x) * len(self.coordinates), 1)
         info = MoveInfo(share, n_evaluations, n_nan)
         return Particles(x, log_density), info
@@ -185,18 +177,11 @@ class IntegerWalk:
         x, log_density = state.x.copy(), state.log_density.copy()
         lower, upper = np.full(x.shape[1], -np.inf), np.full(x.shape[1], np.inf)
         lower[target.discrete], upper[target.discrete] = target.lower, target.upper
-        acceptance, n_nan = _integer_sweep(
-            compiled.address,
-            compiled.data,
-            x,
-            log_density,
-            beta,
-            self.coordinates.copy(),  # writable, because the function is compiled for such arrays
-            lower,
-            upper,
-            np.maximum(self.scale * self.spread, 1.0),
-            streams,
-        )
+        # a writable copy, because the function is compiled for such arrays
+        spread = np.maximum(self.scale * self.spread, 1.0)
+        sites = self.coordinates.copy(), spread, lower, upper
+        density = compiled.address, compiled.data
+        acceptance, n_nan = _integer_sweep(density, beta, sites, x, log_density, streams)
         n_evaluations = len(x) * len(self.coordinates)
         info = MoveInfo(acceptance / max(n_evaluations, 1), n_evaluations, n_nan)
         return Particles(x, log_density), info
@@ -238,8 +223,9 @@ def _whole_bounds(name: str, values: Any, n: int) -> NDArray[np.float64]:
 
 
 @njit
-def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper, streams):
+def _gibbs_sweep(density, beta, sites, x, log_density, streams):
     """Move every row in place; return the changes, the evaluations and the count of NaN."""
+    (address, data), (coordinates, lower, upper) = density, sites
     n, n_dim = x.shape
     widest = 1
     for c in range(coordinates.size):
@@ -291,10 +277,9 @@ def _gibbs_sweep(address, data, x, log_density, beta, coordinates, lower, upper,
 
 
 @njit
-def _integer_sweep(
-    address, data, x, log_density, beta, coordinates, lower, upper, spread, streams
-):  # fmt: skip
+def _integer_sweep(density, beta, sites, x, log_density, streams):
     """Move every row in place; return summed acceptance probabilities and the count of NaN."""
+    (address, data), (coordinates, spread, lower, upper) = density, sites
     n, n_dim = x.shape
     new_density = np.empty(2)
     no_gradient = np.empty((2, n_dim))

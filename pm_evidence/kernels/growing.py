@@ -1,5 +1,6 @@
 """Kernels of paths whose states grow, by variables or by data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,44 +19,27 @@ class Grows:
     ----------
     moves : Kernel
         Moves states of a fixed step, and leaves the density of that step invariant.
+    backwards : bool
+        Whether it is the time reversal: moves states backwards, then leaves out what came last.
     """
 
     moves: Any
+    backwards: bool = False
 
     def advance(
         self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
     ) -> tuple[Any, MoveInfo]:
         """Extend every member if it is one step behind, and move it; see ``contracts.Kernel``."""
+        if self.backwards:
+            state, info = self.moves.reversed().advance(path, state, beta, streams)
+            return path.shrunk(state), info
         state = path.reached(state, beta, streams)
         moved: tuple[Any, MoveInfo] = self.moves.advance(path, state, beta, streams)
         return moved
 
-    def reversed(self) -> "Shrinks":
-        """Return the time reversal: moves, then states of one step earlier."""
-        return Shrinks(self.moves)
-
-    def settings(self) -> dict[str, float]:
-        """Return the settings of the moves."""
-        found: dict[str, float] = self.moves.settings()
-        return found
-
-
-@dataclass(frozen=True)
-class Shrinks:
-    """The time reversal of `Grows`: moves states backwards, then leaves out what came last."""
-
-    moves: Any  # the moves of `Grows`
-
-    def advance(
-        self, path: Any, state: Any, beta: float, streams: NDArray[np.uint64]
-    ) -> tuple[Any, MoveInfo]:
-        """Move every member backwards and take it one step back; see ``contracts.Kernel``."""
-        state, info = self.moves.reversed().advance(path, state, beta, streams)
-        return path.shrunk(state), info
-
-    def reversed(self) -> Grows:
-        """Return the kernel that this one is the time reversal of."""
-        return Grows(self.moves)
+    def reversed(self) -> Self:
+        """Return the time reversal."""
+        return replace(self, backwards=not self.backwards)
 
     def settings(self) -> dict[str, float]:
         """Return the settings of the moves."""
@@ -80,21 +64,20 @@ class OnDataPoints:
 
     def learn(self, path: DataPointsPath, state: Placed) -> Self:
         """Return the kernel with its shape learnt from a population."""
-        if not isinstance(self.kernel, Tunable):
-            return self
-        return replace(self, kernel=self.kernel.learn(path.at_place(state.beta), state.particles))
+        place = path.at_place(state.beta)
+        return self._tuned(lambda kernel: kernel.learn(place, state.particles))
 
     def adjust(self, info: MoveInfo) -> Self:
         """Return the kernel with its scales adapted to a report."""
-        if not isinstance(self.kernel, Tunable):
-            return self
-        return replace(self, kernel=self.kernel.adjust(info))
+        return self._tuned(lambda kernel: kernel.adjust(info))
 
     def without_exploration(self) -> Self:
         """Return the kernel as it is used after the pilot."""
-        if not isinstance(self.kernel, Tunable):
-            return self
-        return replace(self, kernel=self.kernel.without_exploration())
+        return self._tuned(lambda kernel: kernel.without_exploration())
+
+    def _tuned(self, change: Callable[[Tunable], Any]) -> Self:
+        is_tunable = isinstance(self.kernel, Tunable)
+        return replace(self, kernel=change(self.kernel)) if is_tunable else self
 
     def reversed(self) -> Self:
         """Return the time reversal."""

@@ -1,6 +1,6 @@
 """Hamiltonian Monte Carlo on a population, with a metric estimated from the population."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -15,61 +15,13 @@ from pm_evidence.core.random import fill_normal, normals, uniform, uniforms
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.random_walk import acceptance_probability, accepts, move_towards
-from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
+from pm_evidence.kernels.suitability import check_shape, check_shape_options
 from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numba_density import CompiledDensity, densities_with_gradients
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
 
 Floats = NDArray[np.float64]
-
-
-def move_together(
-    compiled: JaxDensity | NumpyDensity,
-    x: Floats,
-    log_density: Floats,
-    gradient: Floats,
-    beta: float,
-    shape: Shape,
-    step: float,
-    n_leapfrogs: NDArray[np.int64],
-    streams: NDArray[np.uint64],
-    explores: bool,
-    report: Floats,
-) -> None:
-    """Move every row in place, and add to ``report``, as the compiled trajectories of `HMC` do.
-
-    Every row draws the same random numbers from its stream as there, in the same order. All
-    coordinates are moved.
-    """
-    momentum, draws = normals(streams, x.shape[1]), uniforms(streams, 2)
-    sizes = step * (0.8 + 0.4 * draws[:, 0])
-    rows = (x, log_density, gradient, momentum, sizes, n_leapfrogs)
-    if isinstance(compiled, JaxDensity):
-        ends = compiled.on_rows(_by_jax, rows, (beta, shape.factor), is_long=True)
-    else:
-        with np.errstate(all="ignore"):
-            ends = _leapfrog(np, _while, compiled.evaluate, *rows, beta, shape.factor)
-    proposal, new_density, new_gradient, last = ends
-    start = log_density[:, 0] + beta * log_density[:, 1]
-    with np.errstate(invalid="ignore", over="ignore"):
-        log_ratio = new_density[:, 0] + beta * new_density[:, 1] - start
-        failed = np.isnan(log_ratio) | (log_ratio == np.inf)
-        log_ratio += 0.5 * ((momentum**2).sum(axis=1) - (last**2).sum(axis=1))
-    moving = np.isfinite(start)  # a path of weight zero is not moved
-    report[:, 1] += moving & failed & np.isfinite(proposal.sum(axis=1))
-    possible = moving & ~failed & ~np.isnan(log_ratio)
-    acceptance = np.where(possible, np.exp(np.minimum(log_ratio, 0.0)), 0.0)
-    report[:, 0] += acceptance
-    if explores:
-        before = shape.squared_distances(x)
-        report[:, 3] += np.where(moving & ~failed, before, 0.0)
-        some = acceptance > 0.0
-        after = shape.squared_distances(proposal[some])
-        report[some, 2] += acceptance[some] * (after - before[some]) ** 2
-    accepted = possible & (np.log(draws[:, 1]) < log_ratio)
-    x[accepted], log_density[accepted] = proposal[accepted], new_density[accepted]
-    gradient[accepted] = new_gradient[accepted]
 
 
 def _by_jax(density: Any, *arguments: Any) -> tuple[Any, ...]:
@@ -85,22 +37,13 @@ def _while(goes_on: Callable[[Any], Any], step: Callable[[Any], Any], state: Any
 
 
 def _leapfrog(
-    xp: Any,
-    loop: Callable[..., Any],
-    density: Callable[[Any], tuple[Any, Any]],
-    x: Any,
-    log_density: Any,
-    gradient: Any,
-    momentum: Any,
-    sizes: Any,
-    n_leapfrogs: Any,
-    beta: Any,
-    factor: Any,
+    xp: Any, loop: Callable[..., Any], density: Callable[[Any], tuple[Any, Any]], *given: Any
 ) -> tuple[Any, ...]:
     """Return positions, log densities, gradients and momenta at the ends of trajectories.
 
     A trajectory that leaves the support stops there. Arrays are those of ``xp``, NumPy or JAX.
     """
+    x, log_density, gradient, momentum, sizes, n_leapfrogs, beta, factor = given
     is_dense = factor.shape[1] == factor.shape[0]
 
     def force(gradient: Any) -> Any:
@@ -194,10 +137,6 @@ def move_along(position, free, factor, size, direction):
             position[free[j]] += size * total
         return
     scale = factor.reshape(d)
-    if d == position.size:  # no gather: the loop is vectorised
-        for j in range(d):
-            position[j] += size * scale[j] * direction[j]
-        return
     for j in range(d):
         position[free[j]] += size * scale[j] * direction[j]
 
@@ -214,13 +153,8 @@ def pull_back(gradient, beta, free, factor, force):
                 force[m] += factor[j, m] * slope
         return
     scale = factor.reshape(d)
-    prior, likelihood = gradient[0], gradient[1]
-    if d == prior.size:
-        for j in range(d):
-            force[j] = scale[j] * (prior[j] + beta * likelihood[j])
-        return
     for j in range(d):
-        force[j] = scale[j] * (prior[free[j]] + beta * likelihood[free[j]])
+        force[j] = scale[j] * (gradient[0, free[j]] + beta * gradient[1, free[j]])
 
 
 @njit
@@ -294,8 +228,7 @@ class HMC:
     def __post_init__(self) -> None:
         check_positive("step_size", self.step_size)
         check_positive("path_length", self.path_length)
-        check_shape_kind(self.shape)
-        check_dense(self.dense)
+        check_shape_options(self.shape, self.dense)
         check_share("target_accept", self.target_accept, 0.85)
         check_flag("exploring", self.exploring)
         check_flag("curved", self.curved)
@@ -345,13 +278,12 @@ class HMC:
         n_leapfrogs = self._n_leapfrogs(n)
         report = np.zeros((n, 4))
         if not isinstance(target.differentiable, CompiledDensity):
-            how = beta, shape, self.step_size, n_leapfrogs, streams, self.exploring, report
             for k in range(1, n_moves + 1):
                 for each in chains:
                     each[:, k] = each[:, k - 1]
-                x, log_density, gradient = (each[:, k] for each in chains)
-                move_together(target.differentiable, x, log_density, gradient, *how)
-                target.wrap(x)
+                rows = [each[:, k] for each in chains]
+                self._move(target.differentiable, rows, beta, shape, n_leapfrogs, streams, report)
+                target.wrap(rows[0])
         else:
             work = _Trajectories(target, beta, shape, self.step_size, self.exploring)
             over_rows(work, (n_leapfrogs,), (*chains, streams, report))
@@ -362,6 +294,51 @@ class HMC:
             reach=_reach(report, n_leapfrogs) if self.exploring else 0.0,
         )
         return chains, info
+
+    def _move(
+        self,
+        compiled: JaxDensity | NumpyDensity,
+        rows: Sequence[Floats],
+        beta: float,
+        shape: Shape,
+        n_leapfrogs: NDArray[np.int64],
+        streams: NDArray[np.uint64],
+        report: Floats,
+    ) -> None:
+        """Move every row in place, and add to ``report``, as the compiled trajectories do.
+
+        Every row draws the same random numbers from its stream as there, in the same order. All
+        coordinates are moved.
+        """
+        x, log_density, gradient = rows
+        momentum, draws = normals(streams, x.shape[1]), uniforms(streams, 2)
+        sizes = self.step_size * (0.8 + 0.4 * draws[:, 0])
+        given = (*rows, momentum, sizes, n_leapfrogs)
+        if isinstance(compiled, JaxDensity):
+            ends = compiled.on_rows(_by_jax, given, (beta, shape.factor), is_long=True)
+        else:
+            with np.errstate(all="ignore"):
+                ends = _leapfrog(np, _while, compiled.evaluate, *given, beta, shape.factor)
+        proposal, new_density, new_gradient, last = ends
+        start = log_density[:, 0] + beta * log_density[:, 1]
+        with np.errstate(invalid="ignore", over="ignore"):
+            log_ratio = new_density[:, 0] + beta * new_density[:, 1] - start
+            failed = np.isnan(log_ratio) | (log_ratio == np.inf)
+            log_ratio += 0.5 * ((momentum**2).sum(axis=1) - (last**2).sum(axis=1))
+        moving = np.isfinite(start)  # a path of weight zero is not moved
+        report[:, 1] += moving & failed & np.isfinite(proposal.sum(axis=1))
+        possible = moving & ~failed & ~np.isnan(log_ratio)
+        acceptance = np.where(possible, np.exp(np.minimum(log_ratio, 0.0)), 0.0)
+        report[:, 0] += acceptance
+        if self.exploring:
+            before = shape.squared_distances(x)
+            report[:, 3] += np.where(moving & ~failed, before, 0.0)
+            some = acceptance > 0.0
+            after = shape.squared_distances(proposal[some])
+            report[some, 2] += acceptance[some] * (after - before[some]) ** 2
+        accepted = possible & (np.log(draws[:, 1]) < log_ratio)
+        x[accepted], log_density[accepted] = proposal[accepted], new_density[accepted]
+        gradient[accepted] = new_gradient[accepted]
 
     def _n_leapfrogs(self, n: int) -> NDArray[np.int64]:
         steps = min(self.path_length / self.step_size, _MAX_LEAPFROGS)
@@ -443,31 +420,16 @@ class _Trajectories:
     exploring: bool
 
     def __call__(self, *rows: NDArray[Any]) -> None:
-        n_leapfrogs, x, log_density, gradient, streams, report = rows
-        compiled = self.target.differentiable
-        _trajectories(
-            compiled.address,
-            compiled.data,
-            x,
-            log_density,
-            gradient,
-            self.beta,
-            self.target.continuous,
-            self.target.period,
-            self.shape.mean,
-            self.shape.factor,
-            self.step_size,
-            n_leapfrogs,
-            streams,
-            self.exploring,
-            report,
-        )
+        target, compiled = self.target, self.target.differentiable
+        density, free = (compiled.address, compiled.data), (target.continuous, target.period)
+        shape = self.shape.mean, self.shape.factor
+        _trajectories(density, self.beta, free, shape, self.step_size, self.exploring, *rows)
 
 
 @njit
 def _trajectories(
-    address, data, x, log_density, gradient, beta, free, period, mean, factor, step, n_leapfrogs,
-    streams, explores, report,
+    density, beta, coordinates, shape, step, explores,
+    n_leapfrogs, x, log_density, gradient, streams, report,
 ):  # fmt: skip
     """Fill every row, a chain of which the first state is given.
 
@@ -476,6 +438,7 @@ def _trajectories(
     from the mean (Hoffman, Radul and Sountsov 2021, Eq. 5) and that distance, which measure how
     energies mix.
     """
+    (address, data), (free, period), (mean, factor) = density, coordinates, shape
     n, length, n_dim = x.shape
     d = free.size
     momentum, force = np.empty(d), np.empty(d)

@@ -15,9 +15,10 @@ from pm_evidence.kernels.random_walk import (
     MOST_STEPS,
     acceptance_probability,
     accepts,
+    add_scaled,
     move_towards,
 )
-from pm_evidence.kernels.suitability import check_shape, check_shape_kind, checked_row
+from pm_evidence.kernels.suitability import check_shape, check_shape_options, checked_row
 from pm_evidence.targets.estimated.target import SEED_BITS, EstimatedParticles, EstimatedTarget
 
 # 2.38 / sqrt(d) is about optimal for any noise (Sherlock, Thiery, Roberts and Rosenthal 2015).
@@ -71,7 +72,7 @@ class PseudoMarginal:
         check_count("n_steps", self.n_steps, 1, MOST_STEPS)
         if real_number(self.renewal) != 1.0:
             check_share("renewal", self.renewal, 0.1)
-        check_shape_kind(self.shape)
+        check_shape_options(self.shape)
         check_share("target_accept", self.target_accept, 0.25)
         if self.spread is not None:
             spread = checked_row("spread", self.spread, None)
@@ -129,11 +130,8 @@ class PseudoMarginal:
         if self.shape is not None and self.spread is not None:
             return self
         learnt = self.learn(path, state)
-        return replace(
-            self,
-            shape=learnt.shape if self.shape is None else self.shape,
-            spread=learnt.spread if self.spread is None else self.spread,
-        )
+        spread = learnt.spread if self.spread is None else self.spread
+        return replace(learnt, shape=self.shape or learnt.shape, spread=spread)
 
     def _propose(
         self, target: Any, state: EstimatedParticles, streams: NDArray[np.uint64]
@@ -187,19 +185,13 @@ def _decide(gained, streams, accepted):
 def _propose(x, free, factor, discrete, streams):
     """Move every row in place: its continuous coordinates, or one of the discrete ones."""
     d, n_discrete = free.size, discrete[0].size
-    dense = factor.shape[1] == d
     noise = np.empty(d)
     for i in range(x.shape[0]):
         if n_discrete and (d == 0 or uniform(streams[i]) < 0.5):
             _step(x[i], discrete, streams[i])
             continue
         fill_normal(streams[i], noise)
-        for j in range(d):
-            if dense:
-                for m in range(j + 1):
-                    x[i, free[j]] += factor[j, m] * noise[m]
-            else:
-                x[i, free[j]] += factor[j, 0] * noise[j]
+        add_scaled(x[i], free, factor, noise)
 
 
 @njit

@@ -13,7 +13,7 @@ from pm_evidence.core.contracts import MoveInfo
 from pm_evidence.core.random import fill_normal, uniform
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.kernels.suitability import check_dense, check_shape, check_shape_kind
+from pm_evidence.kernels.suitability import check_shape, check_shape_options
 from pm_evidence.targets.layout import Particles
 
 
@@ -77,8 +77,7 @@ class RandomWalk:
     def __post_init__(self) -> None:
         check_positive("scale", self.scale)
         check_count("n_steps", self.n_steps, 1, MOST_STEPS)
-        check_shape_kind(self.shape)
-        check_dense(self.dense)
+        check_shape_options(self.shape, self.dense)
         check_share("target_accept", self.target_accept, 0.3)
 
     def check(self, target: Any) -> NDArray[np.int64]:
@@ -146,32 +145,29 @@ class _Walk:
     n_steps: int
 
     def __call__(self, *rows: NDArray[Any]) -> None:
-        x, log_density, streams, acceptance, n_nan = rows
         compiled = self.target.density
-        _walk(
-            compiled.address,
-            compiled.data,
-            x,
-            log_density,
-            self.beta,
-            self.target.continuous,
-            self.factor,
-            self.n_steps,
-            streams,
-            acceptance,
-            n_nan,
-        )
+        density, free = (compiled.address, compiled.data), self.target.continuous
+        _walk(density, self.beta, free, self.factor, self.n_steps, *rows)
 
 
 @njit
-def _walk(
-    address, data, x, log_density, beta, free, factor, n_steps, streams, acceptance, n_nan
-):  # fmt: skip
+def add_scaled(row, free, factor, noise):
+    """Add the factor times a vector to the free coordinates of a row."""
+    dense = factor.shape[1] == free.size
+    for j in range(free.size):
+        if dense:
+            for m in range(j + 1):
+                row[free[j]] += factor[j, m] * noise[m]
+        else:
+            row[free[j]] += factor[j, 0] * noise[j]
+
+
+@njit
+def _walk(density, beta, free, factor, n_steps, x, log_density, streams, acceptance, n_nan):
     """Move every row in place; add up its acceptance probabilities and densities of NaN."""
+    address, data = density
     n, n_dim = x.shape
-    d = free.size
-    dense = factor.shape[1] == d
-    noise, proposal = np.empty(d), np.empty(n_dim)
+    noise, proposal = np.empty(free.size), np.empty(n_dim)
     new_density = np.empty(2)
     no_gradient = np.empty((2, n_dim))
     for i in range(n):
@@ -181,12 +177,7 @@ def _walk(
                 break
             fill_normal(streams[i], noise)
             proposal[:] = x[i]
-            for j in range(d):
-                if dense:
-                    for m in range(j + 1):
-                        proposal[free[j]] += factor[j, m] * noise[m]
-                else:
-                    proposal[free[j]] += factor[j, 0] * noise[j]
+            add_scaled(proposal, free, factor, noise)
             failed = call_density(address, proposal, new_density, no_gradient, data) != 0
             log_ratio = new_density[0] + beta * new_density[1] - start
             if failed or np.isnan(log_ratio) or log_ratio == np.inf:

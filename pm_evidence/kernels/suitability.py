@@ -29,9 +29,7 @@ def checked_kernel(name: str, kernel: Any, names: Sequence[str] = ()) -> Kernel:
         choice = f"one of {', '.join(names)} or " if names else ""
         raise ValueError(
             f"{name} must be {choice}a kernel object such as pe.kernels.HMC(), got "
-            f"{described(kernel)}"
-            f"{lacks}; "
-            "pass an object with the methods of pe.extending.Kernel."
+            f"{described(kernel)}{lacks}; pass an object with the methods of pe.extending.Kernel."
         )
     checked: Kernel = kernel
     return checked
@@ -114,14 +112,10 @@ def check_positions(coordinates: NDArray[np.int64], target: Any) -> NDArray[np.i
     return np.searchsorted(target.discrete, coordinates)
 
 
-def check_shape_kind(shape: Any) -> None:
-    """Raise TypeError unless a value is None or a Shape."""
+def check_shape_options(shape: Any, dense: Any = None) -> None:
+    """Raise TypeError for what is no Shape or None, ValueError for what is no flag or None."""
     if shape is not None:
         check_kind("shape", shape, Shape, "leave it out, and it is learnt from the population")
-
-
-def check_dense(dense: Any) -> None:
-    """Raise ValueError unless a value is None, True or False."""
     if dense is not None:
         check_flag("dense", dense)
 

@@ -30,7 +30,7 @@ from tests.kernels.exact import (
 
 COMPILED = {
     hmc: ["_trajectories", "_half_square", "move_along", "pull_back"],
-    random_walk: ["_walk"],
+    random_walk: ["_walk", "add_scaled"],
     discrete: ["_gibbs_sweep", "_integer_sweep"],
 }
 _C_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)

@@ -387,8 +387,8 @@ class GPClassification(NativeTarget):
         what = f"representation={self.representation!r}"
         if self.representation == "sequence":
             moves = chosen_kernel(kernel, {"slice_gibbs": SliceGibbs}, what)
-            grows: Any = Grows(moves)  # its reversal is of another class
-            return AnnealingSetup(DataPointPath(self), grows, n_stages=self.n_dim, stepwise=True)
+            path = DataPointPath(self)
+            return AnnealingSetup(path, Grows(moves), n_stages=self.n_dim, stepwise=True)
         chosen = chosen_kernel(kernel, _KERNELS, what)
         _ = self.gaussians  # before several threads ask for it
         # a pilot finds the schedule: from the prior, the first steps are millions of times smaller

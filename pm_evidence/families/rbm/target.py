@@ -513,8 +513,8 @@ class RBM(NativeTarget):
         found = setup.path
         if isinstance(found, UnitByUnitPath):
             found.learn()
-            grows: Any = Grows(PartialGibbs(found.n_sweeps))  # its reversal is of another class
-            return replace(setup, kernel=grows, n_stages=found.n_steps, stepwise=True)
+            moves = Grows(PartialGibbs(found.n_sweeps))
+            return replace(setup, kernel=moves, n_stages=found.n_steps, stepwise=True)
         if isinstance(found, MomentAveragedPath):
             found.learn()
             n_sweeps = int(setup.kernel.settings()["n_sweeps"])
