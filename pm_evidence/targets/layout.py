@@ -196,6 +196,15 @@ class Rows:
     # Fields that hold these arrays, tuples of them, or None where they have not been computed
     rows: ClassVar[tuple[str, ...]]
 
+    def __len__(self) -> int:
+        first = getattr(self, self.rows[0])
+        return len(first[0] if isinstance(first, tuple) else first)
+
+    def to_draws(self) -> NDArray[Any]:
+        """Return the first array, which holds the members in the target's own coordinates."""
+        draws: NDArray[Any] = getattr(self, self.rows[0])
+        return draws
+
     def take(self, index: NDArray[np.int64]) -> Self:
         """Return the members at ``index`` as a new population."""
         return self._with(lambda arrays: arrays[0][index], [self])
@@ -245,13 +254,6 @@ class Particles(Rows):
     gradient: Floats | None = None
     rows = ("x", "log_density", "gradient")
 
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def to_draws(self) -> Floats:
-        """Return the points, shape ``(n, n_dim)``."""
-        return self.x
-
 
 @dataclass(frozen=True, slots=True)
 class Points(Rows):
@@ -265,10 +267,3 @@ class Points(Rows):
 
     x: Floats
     rows = ("x",)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def to_draws(self) -> Floats:
-        """Return the points, shape ``(n, n_dim)``."""
-        return self.x

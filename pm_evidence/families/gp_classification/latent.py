@@ -38,13 +38,6 @@ class LatentValues(Rows):
     log_factors: Floats
     rows = ("x", "log_likelihood", "log_factors")
 
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def to_draws(self) -> NDArray[Any]:
-        """Return the values, shape ``(n, n_points)``."""
-        return self.x
-
 
 @dataclass(frozen=True)
 class LatentPath(LinearPath):

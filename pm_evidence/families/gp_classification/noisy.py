@@ -41,9 +41,6 @@ class NoisyValues(Rows):
         """Number of data points so far."""
         return self.z.shape[1]
 
-    def __len__(self) -> int:
-        return len(self.z)
-
     def to_draws(self) -> NDArray[Any]:
         """Return the values in the order of the data, shape ``(n, n_points)``.
 

@@ -59,9 +59,6 @@ class PartialUnits(Rows):
     n_hidden: int  # number of hidden units of a draw, 0 if draws consist of visible units only
     rows = ("visible", "hidden")
 
-    def __len__(self) -> int:
-        return len(self.visible)
-
     def to_draws(self) -> Bits:
         """Return the units in the order of the machine, shape ``(n, n_units)``."""
         visible = np.empty((len(self), len(self.order)), np.uint8)

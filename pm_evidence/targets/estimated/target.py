@@ -42,9 +42,6 @@ class EstimatedParticles(Rows):
     seeds: Seeds  # shape (n, n_seeds): seeds of the estimates, of 53 bits
     rows: ClassVar[tuple[str, ...]] = ("x", "log_density", "seeds")
 
-    def __len__(self) -> int:
-        return len(self.x)
-
     def to_draws(self) -> Floats:
         """Return points, estimates and seeds, shape ``(n, n_dim + 1 + n_seeds)``."""
         return np.hstack([self.x, self.log_density[:, 1:], self.seeds.astype(float)])
