@@ -57,27 +57,26 @@ def check_count(name: str, value: Any, least: int, most: int | None = None) -> i
 
 def check_positive(name: str, value: Any, usual: float = 1.0) -> float:
     """Return a finite number above 0 as a float; raise ValueError for others."""
-    number = real_number(value)
-    if number is None or not 0.0 < number < np.inf:
-        raise ValueError(
-            f"{name} must be a finite number above 0, got {described(value)}; try {usual:g}."
-        )
-    return number
+    return _number(name, value, 0.0, "be a finite number above 0", f"{usual:g}")
 
 
 def check_finite(name: str, value: Any, usual: float) -> float:
     """Return a finite number as a float; raise ValueError for others."""
-    number = real_number(value)
-    if number is None or not np.isfinite(number):
-        raise ValueError(f"{name} must be a finite number, got {described(value)}; try {usual:g}.")
-    return number
+    return _number(name, value, -np.inf, "be a finite number", f"{usual:g}")
 
 
 def check_share(name: str, value: Any, usual: float) -> float:
     """Return a number strictly between 0 and 1 as a float; raise ValueError for others."""
+    return _number(name, value, 0.0, "lie between 0 and 1", str(usual), below=1.0)
+
+
+def _number(
+    name: str, value: Any, above: float, rule: str, usual: str, below: float = np.inf
+) -> float:
+    """Return a number between two bounds, which it must not be equal to."""
     number = real_number(value)
-    if number is None or not 0.0 < number < 1.0:
-        raise ValueError(f"{name} must lie between 0 and 1, got {described(value)}; try {usual}.")
+    if number is None or not above < number < below:
+        raise ValueError(f"{name} must {rule}, got {described(value)}; try {usual}.")
     return number
 
 

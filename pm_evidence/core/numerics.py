@@ -9,7 +9,7 @@ import scipy
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import cgutils, intrinsic, nb, njit, types
+from pm_evidence.core.codegen.numba import cgutils, emitted, nb, njit, types
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -75,14 +75,10 @@ _DOUBLES, _BITS, _INDICES = (ir.VectorType(kind, _N) for kind in (_DOUBLE, _BIT,
 _ZEROS = ir.Constant(_DOUBLES, [0.0] * _N)
 
 
-@intrinsic
-def fused(typingctx: Any, x: Any, y: Any, z: Any) -> Any:
+@emitted(lambda: types.float64)
+def fused(builder: Any, x: Any, y: Any, z: Any) -> Any:
     """Return ``x * y + z``, rounded only once if the processor has a fast instruction for it."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return multiply_add(builder, *args)
-
-    return types.float64(types.float64, types.float64, types.float64), codegen
+    return multiply_add(builder, x, y, z)
 
 
 def _signature(*arrays: Any) -> Any:
@@ -91,20 +87,14 @@ def _signature(*arrays: Any) -> Any:
     return types.float64(*arrays)
 
 
-@intrinsic
-def _total(typingctx: Any, x: Any) -> Any:
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _summed(context, builder, sig, args, builder.fadd)
-
-    return _signature(x), codegen
+@emitted(lambda: _signature)
+def _total(builder: Any, x: Any) -> Any:
+    return _summed(builder, [x], builder.fadd)
 
 
-@intrinsic
-def _dot(typingctx: Any, x: Any, y: Any) -> Any:
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _summed(context, builder, sig, args, lambda *terms: multiply_add(builder, *terms))
-
-    return _signature(x, y), codegen
+@emitted(lambda: _signature)
+def _dot(builder: Any, x: Any, y: Any) -> Any:
+    return _summed(builder, [x, y], lambda *terms: multiply_add(builder, *terms))
 
 
 @njit
@@ -119,12 +109,8 @@ def dot(x: Any, y: Any) -> Any:
     return _dot(x, y)
 
 
-def _summed(context: Any, builder: Any, sig: Any, args: Any, add: Callable[..., Any]) -> Any:
+def _summed(builder: Any, arrays: list[Any], add: Callable[..., Any]) -> Any:
     """Build the loop; ``add`` takes terms of every array, and the sums so far."""
-    arrays = [
-        context.make_array(kind)(context, builder, value)
-        for kind, value in zip(sig.args, args, strict=True)
-    ]
     n = cgutils.unpack_tuple(builder, arrays[0].shape)[0]
     whole = builder.and_(n, _INDEX(-_N))
     sums = cgutils.alloca_once_value(builder, _ZEROS)

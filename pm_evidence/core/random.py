@@ -23,7 +23,7 @@ _TWO_POW_52 = 4503599627370496.0
 _TWO_POW_MINUS_52 = 1.0 / _TWO_POW_52
 _TWO_POW_MINUS_53 = 0.5 * _TWO_POW_MINUS_52
 _U = np.uint64
-# Numbers of each stream up to which loops that draw one after the other are not worth compiling.
+# Normal draws of each stream up to which a loop that draws one after the other is not compiled.
 _FEW = 128
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # If the widest layer ends here, 256 layers of equal area just cover the normal density.
@@ -342,11 +342,8 @@ def uniforms(streams: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
         The draws.
     """
     out = np.empty((len(streams), n))
-    if n > _FEW:
-        _fill_rows_uniform(streams, out)
-    else:
-        for k in range(n):
-            out[:, k] = _uniforms(_next_words(streams))
+    for k in range(n):
+        out[:, k] = _uniforms(_next_words(streams))
     return out
 
 
@@ -399,12 +396,6 @@ def _tail(stream: Streams) -> float:
 def _fill_rows_normal(streams: Any, out: Any) -> None:
     for i in range(len(out)):
         fill_normal(streams[i], out[i])
-
-
-@njit
-def _fill_rows_uniform(streams: Any, out: Any) -> None:
-    for i in range(len(out)):
-        fill_uniform(streams[i], out[i])
 
 
 @njit

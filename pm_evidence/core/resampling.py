@@ -22,15 +22,6 @@ Indices = NDArray[np.int64]
 
 # Members up to which pairing them one after the other is not worth compiling.
 _FEW = 1000
-_SYSTEMATIC, _STRATIFIED, _RESIDUAL, _SSP, _MULTINOMIAL = range(5)
-# the number of each scheme in compiled code
-CODES = {
-    "systematic": _SYSTEMATIC,
-    "stratified": _STRATIFIED,
-    "residual": _RESIDUAL,
-    "ssp": _SSP,
-    "multinomial": _MULTINOMIAL,
-}
 
 
 def resample(weight: Floats, m: int, rng: np.random.Generator, scheme: str) -> Indices:
@@ -85,6 +76,9 @@ SCHEMES: dict[str, Callable[[Floats, int, np.random.Generator], Indices]] = {
     "ssp": _ssp,
     "multinomial": _multinomial,
 }
+# the number of each scheme in compiled code
+CODES = {scheme: code for code, scheme in enumerate(SCHEMES)}
+_SYSTEMATIC, _STRATIFIED, _RESIDUAL, _SSP, _MULTINOMIAL = CODES.values()
 
 
 # in compiled code ------------------------------------------------------------------------------
@@ -109,19 +103,14 @@ def count_uniforms(scheme: Any, weight: Any, m: Any) -> Any:
 def resample_into(scheme: Any, weight: Any, uniforms: Any, index: Any) -> None:
     """Fill ``index`` with indices in rising order."""
     m = index.size
-    if scheme == _SYSTEMATIC:
-        _systematic_into(weight, uniforms[0], index)
-    elif scheme == _SSP:
+    if scheme == _SSP:
         _repeat(_ssp_counts(m * weight, uniforms), m * weight, index)
     elif scheme == _RESIDUAL:
         _residual_into(weight, uniforms, index)
+    elif scheme == _MULTINOMIAL:
+        index[:] = _invert(weight, np.sort(uniforms))
     else:
-        if scheme == _MULTINOMIAL:
-            uniforms.sort()
-        else:
-            for k in range(m):
-                uniforms[k] = (k + uniforms[k]) / m
-        index[:] = _invert(weight, uniforms)
+        index[:] = _invert(weight, (np.arange(m) + uniforms) / m)
 
 
 @njit
@@ -136,18 +125,6 @@ def _invert(weight: Floats, points: Floats) -> Indices:
             edge += weight[j]
         index[k] = j
     return index
-
-
-@njit
-def _systematic_into(weight: Floats, shift: float, index: Indices) -> None:
-    last, m = _last_positive(weight), index.size
-    j, edge = 0, weight[0]
-    for k in range(m):
-        point = (k + shift) / m
-        while edge <= point and j < last:
-            j += 1
-            edge += weight[j]
-        index[k] = j
 
 
 @njit

@@ -4,12 +4,13 @@ import inspect
 import logging
 import os
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 try:
     VERSION = version("pm_evidence")
@@ -59,44 +60,23 @@ def register() -> None:
     if any(_is_ours(inspect.getfile(locator)) for locator in known):
         return
     usual = [getattr(caching, f"{name}CacheLocator") for name in _USUAL]
-    known[:0] = [_with_key(locator) for locator in usual]
-    known.append(_temporary(caching.UserProvidedCacheLocator))
+    known[:0] = [_located(each, lambda path: os.path.join(path, _subfolder())) for each in usual]
+    known.append(_located(usual[-1], lambda path: str(temporary_folder() / Path(path).name)))
 
 
-def _with_key(usual: Any) -> Any:
-    """Return a locator that gives functions of this package a subfolder of the usual folder."""
+def _located(usual: Any, place: Callable[[str], str]) -> Any:
+    """Return a locator for functions of this package, at a place made from the usual one."""
 
     class Locator(usual):  # type: ignore[misc]
-        def get_cache_path(self) -> str:
-            return os.path.join(super().get_cache_path(), _subfolder())
+        def __init__(self, py_func: Any, py_file: str) -> None:
+            super().__init__(py_func, py_file)
+            self._cache_path = place(self.get_cache_path())
 
         @classmethod
         def from_function(cls, py_func: Any, py_file: str) -> Any:
             return super().from_function(py_func, py_file) if _is_ours(py_file) else None
 
     return Locator
-
-
-def _temporary(usual: Any) -> Any:
-    """Return a locator that gives functions of this package the temporary folder."""
-
-    class TemporaryLocator(usual):  # type: ignore[misc]
-        def __init__(self, py_func: Any, py_file: str) -> None:
-            self._py_file = py_file
-            self._lineno = py_func.__code__.co_firstlineno
-            subfolder = self.get_suitable_cache_subpath(py_file)
-            self._cache_path = str(temporary_folder() / subfolder)
-
-        @classmethod
-        def from_function(cls, py_func: Any, py_file: str) -> Self | None:
-            """Return the locator of a function, or None if the function is not of this package."""
-            if not _is_ours(py_file):
-                return None
-            locator = cls(py_func, py_file)
-            locator.ensure_cache_path()
-            return locator
-
-    return TemporaryLocator
 
 
 def temporary_folder() -> Path:

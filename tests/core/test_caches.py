@@ -87,7 +87,7 @@ def test_without_any_folder_the_error_says_what_to_set(read_only):
 
 
 def test_the_functions_of_others_are_left_alone():
-    locator = caches._temporary(caching.UserProvidedCacheLocator)
+    locator = caches._located(caching.UserWideCacheLocator, str)
     assert locator.from_function(pytest.raises, pytest.__file__) is None
 
 

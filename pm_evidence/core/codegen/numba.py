@@ -196,16 +196,10 @@ def view_address(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, ir.IntType(8).as_pointer())
 
 
-@intrinsic
-def skip_doubles(typingctx: Any, pointer: Any, n: Any) -> Any:
+@emitted(lambda: types.CPointer(types.double))
+def skip_doubles(builder: Any, pointer: Any, n: Any) -> Any:
     """Return a pointer to doubles moved forward by ``n`` numbers."""
-    doubles = types.CPointer(types.double)
-    signature = doubles(doubles, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(args[0], [args[1]])
-
-    return signature, codegen
+    return builder.gep(pointer, [n])
 
 
 @intrinsic
