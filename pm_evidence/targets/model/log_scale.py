@@ -1,8 +1,10 @@
 """Positive variables, shares and gamma functions by their logarithms, without rounding."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -277,41 +279,60 @@ def _kind(node: Any) -> type | None:
     return type(node.op.scalar_op) if node is not None and isinstance(node.op, Elemwise) else None
 
 
+@dataclass(frozen=True)
 class LogGamma:
-    """The log of a gamma variable, and the base of the log scales of others.
+    """The log of a gamma variable or of its inverse, or the log odds of a beta variable.
 
-    Its parameters are those of the distribution in PyTensor, the first ``n_shapes`` of which are
-    shape parameters. If these are at least ``least``, values of the distribution practically never
-    round to an end of the support. The unconstrained value is its mode plus a number ``w``, and
-    nearly its mean plus its standard deviation times a noise. Mean and deviation need not be exact,
-    because coordinates may have any location and scale.
+    They are sums of the logs of gamma variables with signs, and of the log of a scale. The
+    unconstrained value is its mode plus a number ``w``, and nearly its mean plus its standard
+    deviation times a noise. Mean and deviation need not be exact, because coordinates may have any
+    location and scale.
     """
 
-    transform: ClassVar[type] = LogTransform
-    n_shapes: ClassVar[int] = 1
-    least: ClassVar[float] = 0.1  # G(0.1) rounds to zero with a probability of 1e-31
+    transform: type
+    signs: tuple[int, ...]  # of the shape parameters, which are the first of PyTensor's parameters
+    # If shapes are at least as large, values practically never round to an end of the support.
+    least: float
+
+    @property
+    def n_shapes(self) -> int:
+        """Number of shape parameters."""
+        return len(self.signs)
+
+    def _signed(self, terms: Sequence[Any]) -> Any:
+        """Return the sum of terms with their signs."""
+        return reduce(
+            add, (t if sign > 0 else -t for t, sign in zip(terms, self.signs, strict=True))
+        )
+
+    def _of_shapes(self, function: Callable[..., Any], parameters: Parameters, *more: Any) -> Any:
+        return self._signed([function(a, *more) for a in parameters[: self.n_shapes]])
 
     def mode(self, parameters: Parameters) -> Variable:
         """Return the mode of the unconstrained value."""
-        a, scale = parameters
-        return pt.log(_positive(a)) + log_of(scale)
+        of_shapes = self._of_shapes(lambda a: pt.log(_positive(a)), parameters)
+        return sum((log_of(scale) for scale in parameters[self.n_shapes :]), of_shapes)
 
     def mean_of_w(self, parameters: Parameters) -> Variable:
         """Return nearly the mean of ``w``."""
-        return _mean(parameters[0])
-
-    def scale(self, parameters: Parameters) -> Variable:
-        """Return nearly the standard deviation of ``w``."""
-        return pt.sqrt(_variance(parameters[0]))
+        return self._of_shapes(_mean, parameters)
 
     def draw_w(self, parameters: Parameters, shape: Shape) -> Variable:
         """Return the graph of a draw of ``w``."""
-        return _drawn(parameters[0], shape)
+        return self._of_shapes(_drawn, parameters, shape)
+
+    def scale(self, parameters: Parameters) -> Variable:
+        """Return nearly the standard deviation of ``w``."""
+        return pt.sqrt(sum(_variance(a) for a in parameters[: self.n_shapes]))
 
     def log_density_of_w(self, w: Variable, parameters: Parameters) -> Variable:
         """Return the log density of ``w``, in nats."""
-        a = _positive(parameters[0])
-        return _log_height(a) - a * exponential_excess(w)
+        a, *others = (_positive(a) for a in parameters[: self.n_shapes])
+        if not others:
+            return _log_height(a) - a * exponential_excess(self._signed([w]))
+        (b,) = others
+        height = _log_height(a) + _log_height(b) - _log_height(a + b)
+        return height - binomial_excess(w, a, b)
 
     def location(self, parameters: Parameters) -> Variable:
         """Return nearly the mean of the unconstrained value."""
@@ -340,56 +361,10 @@ class LogGamma:
         return _within(parameters, self.log_density_of_w(w, parameters) + pt.log(scale))
 
 
-class _InverseGamma(LogGamma):
-    """The logarithm of a gamma variable with the opposite sign."""
-
-    def mode(self, parameters: Parameters) -> Variable:
-        a, scale = parameters
-        return log_of(scale) - pt.log(_positive(a))
-
-    def mean_of_w(self, parameters: Parameters) -> Variable:
-        return -super().mean_of_w(parameters)
-
-    def draw_w(self, parameters: Parameters, shape: Shape) -> Variable:
-        return -super().draw_w(parameters, shape)
-
-    def log_density_of_w(self, w: Variable, parameters: Parameters) -> Variable:
-        return super().log_density_of_w(-w, parameters)
-
-
-class _Beta(LogGamma):
-    """The difference of the logarithms of two gamma variables."""
-
-    transform = LogOddsTransform
-    n_shapes = 2
-    least = 0.5  # shares round to one where the odds exceed 1e16: with a probability of 1e-8
-
-    def mode(self, parameters: Parameters) -> Variable:
-        a, b = parameters
-        return pt.log(_positive(a)) - pt.log(_positive(b))
-
-    def mean_of_w(self, parameters: Parameters) -> Variable:
-        a, b = parameters
-        return _mean(a) - _mean(b)
-
-    def scale(self, parameters: Parameters) -> Variable:
-        a, b = parameters
-        return pt.sqrt(_variance(a) + _variance(b))
-
-    def draw_w(self, parameters: Parameters, shape: Shape) -> Variable:
-        a, b = parameters
-        return _drawn(a, shape) - _drawn(b, shape)
-
-    def log_density_of_w(self, w: Variable, parameters: Parameters) -> Variable:
-        a, b = (_positive(p) for p in parameters)
-        height = _log_height(a) + _log_height(b) - _log_height(a + b)
-        return height - binomial_excess(w, a, b)
-
-
 class _Dirichlet:
     """The centred log ratios of the shares of a Dirichlet variable, without the last."""
 
-    transform, n_shapes, least = SimplexTransform, 1, LogGamma.least
+    transform, n_shapes, least = SimplexTransform, 1, 0.1
 
     def draw(self, parameters: Parameters, shape: Shape) -> Variable:
         """Return the graph of a draw of the unconstrained value of a variable of this shape."""
@@ -457,10 +432,12 @@ def _log_height(a: Any) -> Any:
 
 type LogScale = LogGamma | _Dirichlet
 
+# A gamma variable of shape 0.1 rounds to zero with a probability of 1e-31. Shares round to one
+# where the odds exceed 1e16: with a probability of 1e-8 if both shapes are 0.5.
 _OF: dict[type, LogScale] = {
-    GammaRV: LogGamma(),
-    InvGammaRV: _InverseGamma(),
-    BetaRV: _Beta(),
+    GammaRV: LogGamma(LogTransform, (1,), 0.1),
+    InvGammaRV: LogGamma(LogTransform, (-1,), 0.1),
+    BetaRV: LogGamma(LogOddsTransform, (1, -1), 0.5),
     DirichletRV: _Dirichlet(),
 }
 
