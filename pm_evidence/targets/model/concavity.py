@@ -14,11 +14,9 @@ from operator import add, mul
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor
 import pytensor.scalar as ps
 from numpy.typing import NDArray
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import HasInnerGraph
@@ -28,7 +26,6 @@ from pytensor.tensor.basic import Alloc, Join, MakeVector, ScalarFromTensor, Spl
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.linalg import CholeskySolve
 from pytensor.tensor.linalg.solvers.core import SolveBase
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape
@@ -43,9 +40,9 @@ Floats = NDArray[np.float64]
 _MOST_HYPERPARAMETERS = 10
 # Number of prior draws at which log-concavity is tested, and of those for choices before the last.
 _POINTS, _FIRST_POINTS = 10, 2
-# Largest number of inputs at which products of exponentials are evaluated, without compiling, and
-# the relative difference that is left to rounding.
-_FEW_INPUTS, _IN_PYTHON, _ROUNDING = 10, Mode("py", None), 1e-12
+# Largest number of inputs at which products of exponentials are evaluated, and the relative
+# difference that is left to rounding.
+_FEW_INPUTS, _ROUNDING = 10, 1e-12
 
 
 def find_hyperparameters(target: Any) -> tuple[FlatVariable, ...] | None:
@@ -380,20 +377,15 @@ def _evaluated(node: Any, arguments: Sequence[Function]) -> list[Function]:
 def _result(node: Any, arguments: Sequence[Function]) -> Function:
     """Return what is known of the result of a node, and of each if there are several."""
     op = _core(node.op)
+    # shapes and indices follow an array, and are empty arrays where there are none
+    numbers, kinds = arguments[:1], type(op).__mro__
     if isinstance(op, Elemwise):
-        return of_elements(node, op.scalar_op, arguments)
-    rule = next((_OF_ARRAYS[kind] for kind in type(op).__mro__ if kind in _OF_ARRAYS), None)
-    return NOTHING if rule is None or not arguments[0].is_finite else rule(node, arguments)
-
-
-def of_elements(node: Any, op: Any, arguments: Sequence[Function]) -> Function:
-    """Return what is known of the result of an elementwise operation."""
-    for kind in type(op).__mro__:
-        if kind in _OF_NUMBERS:
-            all_finite = all(each.is_finite for each in arguments)
-            return _OF_NUMBERS[kind](node, arguments) if all_finite else NOTHING
-        if kind in _OF_ANYTHING:
-            return _OF_ANYTHING[kind](node, arguments)
+        numbers, kinds = arguments, type(op.scalar_op).__mro__
+    are_finite = all(each.is_finite for each in numbers)
+    for kind in kinds:
+        rule = _OF_ANYTHING.get(kind) or (_OF_NUMBERS.get(kind) if are_finite else None)
+        if rule is not None:
+            return rule(node, arguments)
     return NOTHING
 
 
@@ -414,13 +406,14 @@ def _if_constant(
     sizes = [prod(shape) for shape in shapes]
     if sum(sizes) > _FEW_INPUTS:
         return None
-    inputs, values = [*free, *given], list[NDArray[Any]]()
-    evaluate = pytensor.function(inputs, graph, mode=_IN_PYTHON, on_unused_input="ignore")
+    values = list[NDArray[Any]]()
     for point in np.vstack([np.zeros(sum(sizes)), np.eye(sum(sizes))]):
-        parts = np.split(point, np.cumsum(sizes)[:-1])
-        arrays = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-        with np.errstate(all="ignore"):
-            values.append(np.asarray(evaluate(*arrays, *given.values())))
+        parts = zip(np.split(point, np.cumsum(sizes)[:-1]), shapes, strict=True)
+        there = dict(zip(free, (part.reshape(shape) for part, shape in parts), strict=True))
+        (found,) = known_functions([], [graph], {**given, **there})
+        if found.value is None:
+            return None
+        values.append(found.value)
     first, *others = values
     same = all((np.abs(each - first) <= _ROUNDING * np.abs(first)).all() for each in others)
     return Function.constant(first) if same else None
@@ -428,6 +421,10 @@ def _if_constant(
 
 # Returns what is known of the result of a node, given what is known of its inputs.
 type Rule = Callable[[Any, Sequence[Function]], Function]
+
+
+def _first(node: Any, arguments: Sequence[Function]) -> Function:
+    return arguments[0]
 
 
 def _product(node: Any, arguments: Sequence[Function]) -> Function:
@@ -455,14 +452,6 @@ def _exp(node: Any, arguments: Sequence[Function]) -> Function:
     return Function.positive(x.curvature, exp(x.high) if x.high < 700.0 else inf)
 
 
-def _log(node: Any, arguments: Sequence[Function]) -> Function:
-    return _log_of(arguments[0])
-
-
-def _log1p(node: Any, arguments: Sequence[Function]) -> Function:
-    return _log_of(Function.constant(1.0) + arguments[0])
-
-
 def _log_of(x: Function) -> Function:
     if x.log is None:
         return NOTHING
@@ -472,19 +461,16 @@ def _log_of(x: Function) -> Function:
     return Function(Curvature(x.log.is_convex, is_concave), low=low, high=high)
 
 
-def _sigmoid(node: Any, arguments: Sequence[Function]) -> Function:
-    (x,) = arguments
-    rising = composed(CONCAVE, x.curvature, rises=True)
-    falling = composed(CONCAVE, x.curvature, falls=True)
-    return Function(UNKNOWN, rising, falling, 0.0, 1.0)
+def _sigmoidal(high: float, *, rises: bool) -> Rule:
+    """Return the rule of a function from 0 to a bound; its log and that of the rest are concave."""
 
+    def rule(node: Any, arguments: Sequence[Function]) -> Function:
+        (x,) = arguments
+        own = composed(CONCAVE, x.curvature, rises=rises, falls=not rises)
+        rest = composed(CONCAVE, x.curvature, rises=not rises, falls=rises)
+        return Function(UNKNOWN, own, rest, 0.0, high)
 
-def _erfc(node: Any, arguments: Sequence[Function]) -> Function:
-    """Return the complementary error function, as in probits; 2 minus it is log-concave too."""
-    (x,) = arguments
-    falling = composed(CONCAVE, x.curvature, falls=True)
-    rising = composed(CONCAVE, x.curvature, rises=True)
-    return Function(UNKNOWN, falling, rising, 0.0, 2.0)
+    return rule
 
 
 def _softplus(node: Any, arguments: Sequence[Function]) -> Function:
@@ -544,48 +530,9 @@ def _and(node: Any, arguments: Sequence[Function]) -> Function:
     return _EITHER if left else _TRUE
 
 
-# Rules that hold where all inputs are finite numbers, and those that hold for all inputs.
-_OF_NUMBERS: dict[type, Rule] = {
-    ps.Add: lambda node, arguments: reduce(add, arguments),
-    ps.Sub: lambda node, arguments: arguments[0] + -arguments[1],
-    ps.Mul: _product,
-    ps.TrueDiv: _quotient,
-    ps.Pow: _power,
-    ps.Sqr: lambda node, arguments: arguments[0].to_power(2.0),
-    ps.Sqrt: lambda node, arguments: arguments[0].to_power(0.5),
-    ps.Neg: lambda node, arguments: -arguments[0],
-    ps.Exp: _exp,
-    ps.Log: _log,
-    ps.Log1p: _log1p,
-    ps.Abs: _absolute,
-    ps.Sign: _sign,
-    ps.Reciprocal: lambda node, arguments: arguments[0].to_power(-1.0),
-    ps.math.Sigmoid: _sigmoid,
-    ps.math.Softplus: _softplus,
-    ps.math.Erfc: _erfc,
-}
-_OF_ANYTHING: dict[type, Rule] = {
-    ps.Identity: lambda node, arguments: arguments[0],
-    ps.Second: lambda node, arguments: arguments[1],
-    ps.Switch: _switch,
-    ps.GE: lambda node, arguments: _at_least(arguments[0], arguments[1]),
-    ps.LE: lambda node, arguments: _at_least(arguments[1], arguments[0]),
-    ps.GT: lambda node, arguments: _not(_at_least(arguments[1], arguments[0])),
-    ps.LT: lambda node, arguments: _not(_at_least(arguments[0], arguments[1])),
-    ps.EQ: _equal,
-    ps.IsNan: lambda node, arguments: _FALSE if arguments[0].is_finite else _EITHER,
-    ps.AND: _and,
-    ps.OR: lambda node, arguments: _not(_and(node, [_not(each) for each in arguments])),
-}
-
-
 def _checked(node: Any, arguments: Sequence[Function]) -> Function:
     value, *conditions = arguments
     return value if all(each.low >= 1.0 for each in conditions) else NOTHING
-
-
-def _same(node: Any, arguments: Sequence[Function]) -> Function:
-    return arguments[0]
 
 
 def _shape(node: Any, arguments: Sequence[Function]) -> Function:
@@ -640,13 +587,31 @@ def _excess(node: Any, arguments: Sequence[Function]) -> Function:
     return Function(composed(CONVEX, w.curvature), low=0.0) if are_data else NOTHING
 
 
-_OF_ARRAYS: dict[type, Rule] = {
+# Rules that hold where all inputs, or an array, are finite numbers, and those that hold for all.
+_OF_NUMBERS: dict[type, Rule] = {
+    ps.Add: lambda node, arguments: reduce(add, arguments),
+    ps.Sub: lambda node, arguments: arguments[0] + -arguments[1],
+    ps.Mul: _product,
+    ps.TrueDiv: _quotient,
+    ps.Pow: _power,
+    ps.Sqr: lambda node, arguments: arguments[0].to_power(2.0),
+    ps.Sqrt: lambda node, arguments: arguments[0].to_power(0.5),
+    ps.Neg: lambda node, arguments: -arguments[0],
+    ps.Exp: _exp,
+    ps.Log: lambda node, arguments: _log_of(arguments[0]),
+    ps.Log1p: lambda node, arguments: _log_of(Function.constant(1.0) + arguments[0]),
+    ps.Abs: _absolute,
+    ps.Sign: _sign,
+    ps.Reciprocal: lambda node, arguments: arguments[0].to_power(-1.0),
+    ps.math.Sigmoid: _sigmoidal(1.0, rises=True),
+    ps.math.Softplus: _softplus,
+    ps.math.Erfc: _sigmoidal(2.0, rises=False),
     CheckAndRaise: _checked,
-    DimShuffle: _same,
-    ScalarFromTensor: _same,
-    Reshape: _same,
+    DimShuffle: _first,
+    ScalarFromTensor: _first,
+    Reshape: _first,
     Shape: _shape,
-    Alloc: _same,
+    Alloc: _first,
     Split: _selected,
     Subtensor: _selected,
     AdvancedSubtensor: _selected,
@@ -656,7 +621,19 @@ _OF_ARRAYS: dict[type, Rule] = {
     CumOp: _cumulative,
     Dot: _matrix_product,
     SolveBase: _solution,
-    CholeskySolve: _solution,
     ExponentialExcess: _excess,
     BinomialExcess: _excess,
+}
+_OF_ANYTHING: dict[type, Rule] = {
+    ps.Identity: _first,
+    ps.Second: lambda node, arguments: arguments[1],
+    ps.Switch: _switch,
+    ps.GE: lambda node, arguments: _at_least(arguments[0], arguments[1]),
+    ps.LE: lambda node, arguments: _at_least(arguments[1], arguments[0]),
+    ps.GT: lambda node, arguments: _not(_at_least(arguments[1], arguments[0])),
+    ps.LT: lambda node, arguments: _not(_at_least(arguments[0], arguments[1])),
+    ps.EQ: _equal,
+    ps.IsNan: lambda node, arguments: _FALSE if arguments[0].is_finite else _EITHER,
+    ps.AND: _and,
+    ps.OR: lambda node, arguments: _not(_and(node, [_not(each) for each in arguments])),
 }
