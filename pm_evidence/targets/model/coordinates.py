@@ -46,6 +46,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
 from pm_evidence.targets.layout import Layout, shape_of
+from pm_evidence.targets.model.concavity import known_functions
 from pm_evidence.targets.model.log_scale import (
     LogGamma,
     bare,
@@ -148,7 +149,7 @@ class Multiplied:
     """What the free variables of a model are multiplied by."""
 
     def __init__(self, model: pm.Model) -> None:
-        self._free, self._transforms = set(model.free_RVs), model.rvs_to_transforms
+        self._model, self._free = model, set(model.free_RVs)
         outputs = [*model.basic_RVs, *model.potentials, *model.deterministics]
         nodes = {v.owner for v in ancestors(outputs) if v.owner is not None}
         self._clients: dict[Variable, list[Apply]] = defaultdict(list)
@@ -185,18 +186,9 @@ class Multiplied:
         return any(v in self._free for v in ancestors([variable], blockers=self._free))
 
     def _is_positive(self, variable: Variable) -> bool:
-        variable = bare(variable)
-        if isinstance(variable, Constant):
-            return bool(np.all(variable.data > 0.0))
-        op = getattr(variable.owner, "op", None)
-        if is_elementwise(op, (ps.Mul, ps.TrueDiv)):
-            return all(self._is_positive(each) for each in variable.owner.inputs)
-        if variable not in self._free:
-            return is_elementwise(op, (ps.Exp, ps.Sqr, ps.Sqrt, ps.math.Softplus))
-        if isinstance(variable.owner.op, ptr.UniformRV):
-            lower = bare(variable.owner.op.dist_params(variable.owner)[0])
-            return isinstance(lower, Constant) and bool(np.all(lower.data >= 0.0))
-        return isinstance(self._transforms[variable], LogTransform)
+        graphs = self._model.replace_rvs_by_values([variable])
+        (known,) = known_functions(self._model.value_vars, graphs)
+        return known.log is not None
 
 
 def location_scale_variables(model: pm.Model) -> tuple[LocationScale, ...]:
@@ -349,6 +341,11 @@ class CovarianceFactor:
     rv: Variable  # the variable, of the model
     n: int  # number of rows of the factor
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the unconstrained value."""
+        return (self.n * (self.n + 1) // 2,)
+
     @cached_property
     def _row(self) -> NDArray[np.int64]:
         return np.tril_indices(self.n)[0]
@@ -399,19 +396,9 @@ class CovarianceFactor:
         )
 
     @cached_property
-    def _to_model(self) -> RowFunction:
-        z = pt.vector("z")
-        return RowFunction([z], list(self.value_of(z)), [])
-
-    @cached_property
     def _from_model(self) -> RowFunction:
         value = pt.vector("value")
         return RowFunction([value], [self.coordinates_of(value)], [])
-
-    def to_model(self, z: Floats) -> tuple[Floats, Floats]:
-        """Return rows of values, shape ``(n, size)``, and log Jacobians, shape ``(n,)``."""
-        value, log_jacobian = self._to_model([z], [])
-        return value, log_jacobian
 
     def from_model(self, value: Floats) -> Floats:
         """Return rows of coordinates of rows of values, shape ``(n, size)``."""
@@ -465,10 +452,11 @@ class PartlyCentred:
     # Terms of the log prior that take the place of those of ``replaced``, in nats: of the noise,
     # and log Jacobians. A scalar.
     log_prior: Variable
+    log_jacobian: Variable  # of the values with respect to the coordinates, in nats, a scalar
     # Random variables whose own log densities do not belong to the log prior
     replaced: tuple[Variable, ...]
-    log_scale: tuple[Variable, ...]  # of each partly centred variable
-    location: tuple[Variable, ...]
+    location: tuple[Variable, ...]  # of each partly centred variable
+    log_scale: tuple[Variable, ...]
     mixing: tuple[Variable, ...] = ()  # of those that have one
 
 
@@ -487,11 +475,13 @@ def partly_centred(
     """
     values = dict(values)
     terms, replaced, log_scales, locations = [pt.constant(0.0)], [], [], []
-    mixings, priors = list[Variable](), list[Variable]()
+    mixings, priors, log_jacobian = list[Variable](), list[Variable](), pt.constant(0.0)
     for factor in factors:
         value_var = model.rvs_to_values[factor.rv]
         priors.append(factor.log_prior(values[value_var]))
-        values[value_var] = factor.value_of(values[value_var])[0].astype(value_var.dtype)
+        value, log_slope = factor.value_of(values[value_var])
+        values[value_var] = value.astype(value_var.dtype)
+        log_jacobian += log_slope
         replaced.append(factor.rv)
     for i, found in enumerate(variables):
         graphs = model.replace_rvs_by_values(found.graphs)
@@ -506,14 +496,17 @@ def partly_centred(
         value = location + _mixed(mixing, pt.exp((1.0 - c) * ratio) * shift)
         if found.is_walk:
             value, location = _walk(found, z, pt.exp((1.0 - c) * ratio))
+        log_slope = _summed((1.0 - c) * ratio, found)
         if found.is_elementwise:
             noise = shift * pt.exp(-(log_unit[i] + c * ratio))
-            value = noise if found.by_hand else value
-            of_noise = found.log_density_of_noise(noise, parameters)
-            terms += [of_noise.sum(), -_summed(log_unit[i] + c * ratio, found)]
+            slope_of_noise = -_summed(log_unit[i] + c * ratio, found)
+            terms += [found.log_density_of_noise(noise, parameters).sum(), slope_of_noise]
             replaced.append(found.rv)
+            if found.by_hand:
+                value, log_slope = noise, slope_of_noise
         else:
-            terms.append(_summed((1.0 - c) * ratio, found))
+            terms.append(log_slope)
+        log_jacobian += log_slope
         values[value_var] = value.astype(value_var.dtype)
         log_scales.append(log_scale)
         locations.append(location)
@@ -521,8 +514,8 @@ def partly_centred(
     # their parameters may depend on variables that were transformed after them
     priors = clone_replace(model.replace_rvs_by_values(priors), values, rebuild_strict=False)
     log_prior = sum([*terms[1:], *priors], terms[0])
-    found_graphs = (tuple(each) for each in (replaced, log_scales, locations, mixings))
-    return PartlyCentred(values, log_prior, *found_graphs)
+    found_graphs = (tuple(each) for each in (replaced, locations, log_scales, mixings))
+    return PartlyCentred(values, log_prior, log_jacobian, *found_graphs)
 
 
 def _mixed(mixing: Any, x: Any) -> Variable:
@@ -608,11 +601,9 @@ class Coordinates:
         factors: Sequence[CovarianceFactor] = (),
     ) -> None:
         self.variables, self._layout = tuple(variables), layout
-        order = {rv.name: i for i, rv in enumerate(model.free_RVs)}
-        self._at = [order[found.rv.name] for found in variables]
-        self._factors = [
-            (factor, layout.variables[order[factor.rv.name]].positions) for factor in factors
-        ]
+        self._changed: list[LocationScale | CovarianceFactor] = [*variables, *factors]
+        at = {rv.name: v.positions for rv, v in zip(model.free_RVs, layout.variables, strict=True)}
+        self._positions = [at[found.rv.name] for found in self._changed]
         # pt.tensor refuses names that NumPy cannot parse as a dtype, such as Bambi's "1|group"
         inputs = [pt.TensorType("float64", shape=v.shape)(name=v.name) for v in layout.variables]
         amount, log_unit = pt.vectors("amount", "log_unit")
@@ -622,53 +613,44 @@ class Coordinates:
         }
         with quietly():
             graphs = partly_centred(model, self.variables, values, amount, log_unit, factors)
-        of_variables = [graphs.values[model.rvs_to_values[found.rv]] for found in variables]
-        outputs = [*of_variables, *graphs.location, *graphs.log_scale, *graphs.mixing]
-        self._function = RowFunction(inputs, outputs, [amount, log_unit])
+        changed = [graphs.values[model.rvs_to_values[found.rv]] for found in self._changed]
+        known = [*graphs.location, *graphs.log_scale, *graphs.mixing]
+        self._function = RowFunction(
+            inputs, [*changed, graphs.log_jacobian, *known], [amount, log_unit]
+        )
 
-    def _evaluated(self, z: Floats, centring: Centring) -> tuple[list[Any], ...]:
-        """Return ``x``, location, log scale and mixing of every variable."""
-        found = self._function(self._layout.split(z), list(centring.arrays()))
-        n = len(self.variables)
-        shaped = [
-            np.broadcast_to(_aligned(value, len(v.shape)), (len(z), *v.shape))
-            for value, v in zip(found[: 3 * n], [*self.variables] * 3, strict=True)
-        ]
-        left = iter(found[3 * n :])
-        mixing = [None if v.mixing is None else next(left) for v in self.variables]
-        return shaped[:n], shaped[n : 2 * n], shaped[2 * n :], mixing
+    def _evaluated(self, z: Floats, centring: Centring) -> tuple[Any, ...]:
+        """Return what has been changed, the log Jacobian, and locations, log scales and mixings."""
+        left = iter(self._function(self._layout.split(z), list(centring.arrays())))
+        changed = [_of_elements(next(left), found.shape) for found in self._changed]
+        log_jacobian = next(left)
+        locations, log_scales = (
+            [_of_elements(next(left), variable.shape) for variable in self.variables]
+            for _ in range(2)
+        )
+        mixings = [None if v.mixing is None else next(left) for v in self.variables]
+        return changed, log_jacobian, locations, log_scales, mixings
 
     def to_model(self, z: Floats, centring: Centring) -> Floats:
         """Return points in the coordinates of the model, shape ``(n, n_dim)``."""
         x = z.copy()
-        for at, value in zip(self._at, self._evaluated(z, centring)[0], strict=True):
-            x[:, self._layout.variables[at].positions] = value.reshape(len(z), -1)
-        for factor, positions in self._factors:
-            x[:, positions] = factor.to_model(z[:, positions])[0]
+        for positions, value in zip(self._positions, self._evaluated(z, centring)[0], strict=True):
+            x[:, positions] = value
         return x
 
     def log_jacobian(self, z: Floats, centring: Centring) -> Floats:
         """Return ``log |dx / dz|`` at every row, shape ``(n,)``, in nats."""
-        total = np.zeros(len(z))
-        log_scales = self._evaluated(z, centring)[2]
-        settings = zip(self.variables, log_scales, centring.amount, centring.log_unit, strict=True)
-        for found, log_scale, c, log_unit in settings:
-            ratio = (log_scale - log_unit).reshape(len(z), -1)[:, int(found.anchored) :]
-            each = -(log_unit + c * ratio) if found.by_hand else (1.0 - c) * ratio
-            total += each.sum(axis=1)
-        for factor, positions in self._factors:
-            total += factor.to_model(z[:, positions])[1]
-        return total
+        found: Floats = self._evaluated(z, centring)[1]
+        return found
 
     def from_model(self, x: Floats, centring: Centring) -> Floats:
         """Return points in the coordinates of the model in those of a centring."""
         centred = x.copy()
-        for at, variable in zip(self._at, self.variables, strict=True):
-            if variable.is_walk:
-                positions = self._layout.variables[at].positions
+        for positions, found in zip(self._positions, self._changed, strict=True):
+            if isinstance(found, CovarianceFactor):
+                centred[:, positions] = found.from_model(x[:, positions])
+            elif found.is_walk:
                 centred[:, positions] = np.diff(x[:, positions], axis=1, prepend=0.0)
-        for factor, positions in self._factors:
-            centred[:, positions] = factor.from_model(x[:, positions])
         amount = tuple(0.0 if variable.by_hand else 1.0 for variable in self.variables)
         return self.converted(centred, Centring(amount, (0.0,) * len(amount)), centring)
 
@@ -690,10 +672,10 @@ class Coordinates:
 
     def _noises(self, z: Floats, centring: Centring) -> Iterator[tuple[Any, ...]]:
         """Yield positions, noise, location, log scale and mixing of every variable."""
-        _, locations, log_scales, mixings = self._evaluated(z, centring)
-        for i, (at, mixing) in enumerate(zip(self._at, mixings, strict=True)):
-            positions = self._layout.variables[at].positions
-            location, log_scale = (a[i].reshape(len(z), -1) for a in (locations, log_scales))
+        *_, locations, log_scales, mixings = self._evaluated(z, centring)
+        known = zip(locations, log_scales, mixings, strict=True)
+        for i, (location, log_scale, mixing) in enumerate(known):
+            positions = self._positions[i]
             origin, log_spread = self._origin_and_log_spread(location, log_scale, centring, i)
             scaled = unmixed(mixing, centring.amount[i], z[:, positions] - origin)
             yield positions, scaled * np.exp(-log_spread), location, log_scale, mixing
@@ -707,10 +689,11 @@ class Coordinates:
         return origin, log_unit + c * (log_scale - log_unit)
 
 
-def _aligned(value: Floats, ndim: int) -> Floats:
-    """Return an array of shape ``(n, ...)`` with ``ndim`` dimensions after the first."""
-    missing = ndim - (value.ndim - 1)
-    return value.reshape(len(value), *(1,) * missing, *value.shape[1:])
+def _of_elements(value: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return rows of arrays that broadcast to a shape as rows of all of its elements."""
+    n, own = len(value), value.shape[1:]
+    aligned = value.reshape(n, *(1,) * (len(shape) - len(own)), *own)
+    return np.broadcast_to(aligned, (n, *shape)).reshape(n, -1)
 
 
 def _effects_of(
