@@ -89,10 +89,9 @@ _RISE, _DEEP = 0.1, 1000.0
 # Predictions are right if they differ by fewer nats from what is there, or if the density with this
 # difference is so many nats below the largest.
 _RIGHT, _RELEVANT = 2.0, 7.0
-# Distance, in prior standard deviations, within which there must be an approximation; number of
-# steps from one approximation to the next if a single one fails; and number of approximations that
-# are made side by side.
-_REACH, _STEPS, _SIDE_BY_SIDE = 1.0, 4, 16
+# Distance, in prior standard deviations, within which there must be an approximation, and number of
+# approximations that are made side by side.
+_REACH, _SIDE_BY_SIDE = 1.0, 16
 # Degrees of freedom of the density of prior draws, and the largest exponent of a share.
 _DOF, _LARGEST_EXPONENT = 4.0, 700.0
 # Least singular value of the distances of approximations, relative to the largest one, along which
@@ -143,20 +142,19 @@ def _by_lattices(
     if regions.spread_too_far or not regions.lattices:
         return Survey()
     complete = regions.are_even and (not len(searched) or regions.search(searched, rng))
-    owners = [lattice for lattice in regions.lattices for _ in lattice.known]
-    fits = [fit for lattice in regions.lattices for fit in lattice.known.values()]
-    log_mass = _log_mass(owners, fits)
-    kept = np.flatnonzero(log_mass >= log_mass.max() - _NEGLIGIBLE)
-    owners, fits = [owners[i] for i in kept], _skewed(conditional, [fits[i] for i in kept])
-    log_mass = _log_mass(owners, fits)
+    found = [(lattice, fit) for lattice in regions.lattices for fit in lattice.known.values()]
+    log_mass = _log_mass(found)
+    found = [found[i] for i in np.flatnonzero(log_mass >= log_mass.max() - _NEGLIGIBLE)]
+    owners = [lattice for lattice, _ in found]
+    fits = _skewed(conditional, [fit for _, fit in found])
+    log_mass = _log_mass(zip(owners, fits, strict=True))
     total: Floats = np.logaddexp.reduce(log_mass, keepdims=True)
     normal = [lattice.fit(fit) for lattice, fit in zip(owners, fits, strict=True)]
     parts, log_parts = list[Component](), list[float]()
-    for lattice in regions.lattices if conditional.given.size else ():
+    for lattice in dict.fromkeys(owners) if conditional.given.size else ():
         mine = [i for i, owner in enumerate(owners) if owner is lattice]
-        if mine:
-            parts.append(lattice.interpolated([fits[i] for i in mine], log_mass[mine]))
-            log_parts.append(np.logaddexp.reduce(log_mass[mine]))
+        parts.append(lattice.interpolated([fits[i] for i in mine], log_mass[mine]))
+        log_parts.append(np.logaddexp.reduce(log_mass[mine]))
     if conditional.prior.mean.size <= MOST_DENSE:
         wide = widened(joined(normal, np.exp(log_mass - total)))
     else:
@@ -169,10 +167,9 @@ def _by_lattices(
     return Survey([nested], total, n_peaks, complete=complete, reference=reference)
 
 
-def _log_mass(owners: Sequence["HyperparameterGrid"], fits: Sequence[ConditionalFit]) -> Floats:
+def _log_mass(found: Iterable[tuple["HyperparameterGrid", ConditionalFit]]) -> Floats:
     """Return the log masses of the cells of points of lattices."""
-    pairs = zip(owners, fits, strict=True)
-    return np.array([fit.log_mass + lattice.log_volume for lattice, fit in pairs])
+    return np.array([fit.log_mass + lattice.log_volume for lattice, fit in found])
 
 
 def _skewed(conditional: ConditionalFits, fits: Sequence[ConditionalFit]) -> list[ConditionalFit]:
@@ -451,13 +448,9 @@ def _distance(a: Index, b: Index) -> int:
 
 def beyond(conditional: ConditionalFits, peak: ConditionalFit) -> list[ConditionalFit]:
     """Return approximations from which the density of the hyperparameters rises to other peaks."""
-    found = list[ConditionalFit]()
-    for axis in range(conditional.given.size):
-        for sign in (-1.0, 1.0):
-            highest = _after_valley(conditional, peak, axis, sign)
-            if highest is not None:
-                found.append(highest)
-    return found
+    directions = product(range(conditional.given.size), (-1.0, 1.0))
+    found = [_after_valley(conditional, peak, axis, sign) for axis, sign in directions]
+    return [highest for highest in found if highest is not None]
 
 
 def _after_valley(
@@ -562,8 +555,8 @@ class Predictions:
         """Return the approximations that are found at some hyperparameters, and add them."""
         starts = [(self._fits[self._nearest[i]], self._at[i]) for i in chosen]
         found = list[ConditionalFit]()
-        for i, start, near in zip(chosen, starts, self._conditional.near(starts), strict=True):
-            fit = near or self._reached(*start)
+        for i, near in zip(chosen, self._conditional.near(starts), strict=True):
+            fit = near or self._climbed(self._at[i])
             if fit is None:
                 self._is_unknown[i] = True
             else:
@@ -571,17 +564,12 @@ class Predictions:
         self._add(found)
         return found
 
-    def _reached(self, start: ConditionalFit, values: Floats) -> ConditionalFit | None:
-        """Return the approximation that several steps lead to, or an ascent if they fail."""
-        conditional, fit = self._conditional, start
-        for step in np.linspace(0.0, 1.0, _STEPS + 1)[1:]:
-            (found,) = conditional.near([(fit, start.values + step * (values - start.values))])
-            if found is None:
-                self.n_unreached += 1
-                average = conditional.prior.mean[conditional.rest]
-                return conditional.first(conditional.placed(values, average))
-            fit = found
-        return fit
+    def _climbed(self, values: Floats) -> ConditionalFit | None:
+        """Return the approximation that an ascent leads to where a step from another one fails."""
+        self.n_unreached += 1
+        conditional = self._conditional
+        average = conditional.prior.mean[conditional.rest]
+        return conditional.first(conditional.placed(values, average))
 
     def _add(self, fits: Iterable[ConditionalFit]) -> None:
         for fit in fits:
