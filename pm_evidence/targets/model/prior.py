@@ -27,6 +27,7 @@ from pm_evidence.targets.compile.numpy_draws import numpy_draws
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.layout import Layout, shape_of, value_of
 from pm_evidence.targets.model.coordinates import CovarianceFactor, LocationScale
+from pm_evidence.targets.model.lkj import with_factors_at_once
 from pm_evidence.targets.model.log_scale import log_scale_of
 from pm_evidence.targets.model.upstream import with_asserted_indices, with_exact_car
 from pm_evidence.targets.model.vectorised import RowFunction, quietly
@@ -143,7 +144,7 @@ def prior_sampler(
     _, cloned, _ = rebuild_collect_shared(
         [*unconstrained, *model.free_RVs], replace=replaced, rebuild_strict=False
     )
-    fgraph = FunctionGraph(outputs=with_exact_car(cloned), clone=False)
+    fgraph = FunctionGraph(outputs=with_factors_at_once(with_exact_car(cloned)), clone=False)
     log_order_mass = 0.0
     for rv, clone in zip(model.free_RVs, fgraph.outputs[len(unconstrained) :], strict=True):
         transform = model.rvs_to_transforms[rv]

@@ -11,6 +11,7 @@ from pytensor.scalar.basic import Cast, Identity, Second
 from pytensor.tensor.basic import Join, MakeVector
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg import SolveTriangular
 from pytensor.tensor.math import Dot, Sum
 from pytensor.tensor.shape import Shape, Shape_i
 
@@ -39,8 +40,11 @@ def _degree(node: Any, degrees: Sequence[float]) -> float:
         return highest
     if isinstance(op, MOVES):
         return degrees[0] if not any(degrees[1:]) else inf
-    if isinstance(op, Dot) or (isinstance(op, Blockwise) and isinstance(op.core_op, Dot)):
+    core = op.core_op if isinstance(op, Blockwise) else op
+    if isinstance(core, Dot):
         return sum(degrees)
+    if isinstance(core, SolveTriangular) and not degrees[0]:
+        return degrees[1]
     return inf
 
 

@@ -6,7 +6,7 @@ sum with the weight of each node. The weights give the gradient by Fisher's iden
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,21 +210,22 @@ class Counts:
         return found
 
 
-def _parabola(low: Floats, middle: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the coefficients of the parabola through values at -1, 0 and 1."""
-    return middle, 0.5 * (high - low), 0.5 * (high + low) - middle
-
-
 @dataclass(frozen=True, eq=False)
 class NormalRule:
-    """The integral of the exponential of a quadratic function, from three values of it.
+    """The integral of the exponential of a quadratic function, from a few values of it.
 
-    The three are placed about the peak again, because rounding is smaller there. Two nodes give the
-    mean of any quadratic function exactly, and so the gradient.
+    Of ``k`` coordinates, 1 + k (k + 3) / 2 values give all coefficients. They are placed about the
+    peak again, along axes in which the curvature is one, because rounding is smaller there. Two
+    nodes on each axis give the mean of any quadratic function exactly, and so the gradient.
     """
 
     program: PlateProgram
-    n_nodes: ClassVar[int] = 6
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of values, about two places."""
+        k = self.program.plate.positions.shape[1]
+        return 2 * (1 + k * (k + 3) // 2)
 
     @property
     def n_elements(self) -> int:
@@ -236,24 +237,60 @@ class NormalRule:
         return self
 
     def integrate(self, x: Floats) -> list[tuple[NDArray[np.int64], Nodes]]:
-        """Return two nodes, of equal weights, about the mean of every element."""
-        middle, step = (each[..., 0] for each in self.program.places(x))
-        steps = np.array([-1.0, 0.0, 1.0])[:, None]
+        """Return nodes of equal weights on both sides of the mean of every element."""
+        centre, scale = self.program.places(x)
+        k = centre.shape[-1]
+        axes = scale[..., None] * np.eye(k)  # shape (n, n_elements, k, k): in columns
+        volume = np.log(scale).sum(axis=-1)
+        first, second = np.triu_indices(k, 1)
+        one = np.eye(k)
+        steps = np.concatenate([np.zeros((1, k)), one, -one, one[first] + one[second]])
         with np.errstate(all="ignore"):
             for _ in range(2):
-                nodes = middle[:, None] + step[:, None] * steps
-                f = self.program.values(x, nodes[..., None])
-                a, b, c = _parabola(f[:, 0], f[:, 1], f[:, 2])
-                top, spread = -b / (2 * c), 1 / np.sqrt(-2 * c)
-                total = a - b**2 / (4 * c) + np.log(step * spread) + 0.5 * np.log(2 * np.pi)
-                middle, step = middle + step * top, step * spread
-                if (spread > 1e-3).all() and (np.abs(top) < 1e3).all():
+                nodes = centre[:, None] + np.einsum("neij,mj->nmei", axes, steps)
+                f = np.moveaxis(self.program.values(x, nodes), 1, -1)
+                middle, above, below = f[..., :1], f[..., 1 : k + 1], f[..., k + 1 : 2 * k + 1]
+                slope, precision = 0.5 * (above - below), np.empty((*f.shape[:2], k, k))
+                precision[..., range(k), range(k)] = 2.0 * middle - (above + below)
+                mixed = above[..., first] + above[..., second] - f[..., 2 * k + 1 :] - middle
+                precision[..., first, second] = precision[..., second, first] = mixed
+                root = _inverse_root(precision)
+                along = np.einsum("neij,nei->nej", root, slope)  # the peak, in the axes' lengths
+                axes = axes @ root
+                centre = centre + np.einsum("neij,nej->nei", axes, along)
+                lengths = np.diagonal(root, axis1=-2, axis2=-1)
+                volume = volume + np.log(lengths).sum(axis=-1)
+                total = middle[..., 0] + 0.5 * (along**2).sum(axis=-1) + volume
+                total = total + 0.5 * k * np.log(2 * np.pi)
+                if (lengths > 1e-3).all() and (np.abs(root @ along[..., None]) < 1e3).all():
                     break
             total = np.where(np.isfinite(total), total, -np.inf)
-            nodes = middle[:, None] + step[:, None] * np.array([-1.0, 1.0])[:, None]
-        weight = np.where(np.isfinite(nodes), 0.5, 0.0)
-        nodes = np.where(np.isfinite(nodes), nodes, 0.0)[..., None]
+            sides = np.sqrt(k) * np.concatenate([-one, one])
+            nodes = centre[:, None] + np.einsum("neij,mj->nmei", axes, sides)
+        known = np.isfinite(nodes).all(axis=(1, -1))[:, None]
+        weight = np.where(known, np.full((2 * k, 1), 0.5 / k), 0.0)
+        nodes = np.where(known[..., None], nodes, 0.0)
         return [(np.arange(len(x)), Nodes(total, np.zeros(total.shape), nodes, weight))]
+
+    def drawn(self, found: Nodes, rng: np.random.Generator) -> Floats:
+        """Return draws of the coordinates, shape ``(n, n_elements, n_coordinates)``."""
+        centre, k = found.nodes.mean(axis=1), found.nodes.shape[-1]
+        axes = (found.nodes[:, k:] - centre[:, None]) / np.sqrt(k)
+        normal = rng.standard_normal(centre.shape)
+        return np.asarray(centre + np.einsum("njei,nej->nei", axes, normal))
+
+
+def _inverse_root(a: Floats) -> Floats:
+    """Return triangular matrices ``w`` with ``w.T @ a @ w = 1``; NaN where ``a`` has no root."""
+    k = a.shape[-1]
+    root = np.zeros(a.shape)
+    for j in range(k):
+        column = np.broadcast_to(np.eye(k)[j], a.shape[:-1])
+        for i in range(j):
+            column = column - (root[..., i] * a[..., j]).sum(axis=-1, keepdims=True) * root[..., i]
+        length = np.einsum("...i,...ij,...j", column, a, column)
+        root[..., j] = column / np.sqrt(length)[..., None]
+    return root
 
 
 def gradient_of(program: PlateProgram, x: Floats, found: Nodes) -> Floats:
@@ -275,9 +312,7 @@ def gradient_of(program: PlateProgram, x: Floats, found: Nodes) -> Floats:
 def drawn(found: Nodes, rule: Any, rng: np.random.Generator) -> Floats:
     """Return coordinates of every element, shape ``(n, n_elements, n_coordinates)``."""
     if isinstance(rule, NormalRule):
-        centre = found.nodes.mean(axis=1)
-        spread = 0.5 * np.abs(found.nodes[:, 1] - found.nodes[:, 0])
-        return np.asarray(centre + spread * rng.standard_normal(centre.shape))
+        return rule.drawn(found, rng)
     n, m, n_distinct = found.weight.shape
     element = np.arange(n_distinct) if found.same is None else found.same
     n_rows = max(_MOST_NUMBERS // (_BETWEEN * max(element.size, m * n_distinct)), 1)

@@ -147,10 +147,8 @@ def _propagated(
         ]
         return [_moved(node, [*both, *inputs[2:]])]
     core = op.core_op if isinstance(op, Blockwise) else op
-    is_linear = isinstance(core, Dot) and any(fixed)
-    product = _product(inputs, labels, shapes[0], met) if is_linear else None
-    if product is not None:
-        return [product]
+    if isinstance(core, Dot) and any(each is None for each in labels):
+        return [_product(inputs, labels, any(fixed), shapes[0], met)]
     if isinstance(op, Blockwise):
         return _by_block(op, labels, inputs, shapes, met)
     return _merged(labels, shapes, met)
@@ -202,20 +200,21 @@ def _reduced(labels: Labels, axes: tuple[int, ...], met: list[Labels]) -> Labels
 def _product(
     inputs: Sequence[Any],
     labels: Sequence[Labels | None],
+    is_fixed: bool,
     shape: tuple[int, ...],
     met: list[Labels],
-) -> Labels | None:
-    """Return the labels of a product with a constant matrix, of which only some elements count."""
-    if all(each is not None for each in labels):
-        return None
+) -> Labels:
+    """Return the labels of a product with a matrix, of which zeros that are fixed do not count."""
     right = labels[0] is None
     matrix, variable = (inputs[0], labels[1]) if right else (inputs[1], labels[0])
-    if np.ndim(matrix) != 2 or variable is None or variable.ndim not in (1, 2):
-        return None
-    matrix = matrix if right else matrix.T
+    assert variable is not None
+    matrix = matrix if right or np.ndim(matrix) < 2 else np.swapaxes(matrix, -1, -2)
+    n_counting = np.count_nonzero(matrix) if is_fixed and np.ndim(matrix) == 2 else np.size(matrix)
+    if variable.ndim > 2 or n_counting > 0.5 * np.size(matrix):
+        axis = -2 if right and variable.ndim > 1 else -1
+        top = _reduced(variable, (axis % variable.ndim,), met)
+        return np.broadcast_to(top if top.ndim == len(shape) else np.expand_dims(top, axis), shape)
     columns = variable if variable.ndim == 1 or right else variable.T
-    if np.count_nonzero(matrix) > 0.5 * matrix.size and matrix.shape[1] > 2:
-        return None  # nearly every element meets every other
     rows, used = np.nonzero(matrix)
     if not rows.size:
         return np.full(shape, -1)

@@ -182,7 +182,8 @@ class PlateProgram:
             p for p, v in zip(parts, self.layout.variables, strict=True) if v.name in plate.names
         ]
         sums, summed = _by_element(graphs, labels)
-        self.is_quadratic = are_quadratic(summed, of_plate)
+        # whether the density of each element is normal
+        self.is_normal = are_quadratic(summed, of_plate)
         with quietly():
             self._each = _Evaluated(parts, self._is_local, summed, sums)
             self._place(model, structure)
@@ -242,11 +243,6 @@ class PlateProgram:
         self._where, self._where_arrays = self._each.program([], batched)
 
     # evaluation -------------------------------------------------------------------------------
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether the density of each element is normal, of one coordinate."""
-        return self.is_quadratic and self.plate.positions.shape[1] == 1
 
     @property
     def has_common_nodes(self) -> bool:

@@ -16,11 +16,13 @@ from scipy.sparse.csgraph import connected_components
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.checks import check_model, discrete_support
 from pm_evidence.targets.model.prior import prior_sampler
+from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.labels import Labelled, Labels
 from pm_evidence.targets.plates.terms import Terms, terms_of
 
-# Largest number of continuous coordinates, and of joint states, of an element.
-MOST_CONTINUOUS, MOST_STATES = 1, 256
+# Largest number of continuous coordinates of an element, of those of an element whose density is
+# normal given the global variables, and of joint states.
+MOST_CONTINUOUS, MOST_NORMAL, MOST_STATES = 1, 6, 256
 # Prior draws of which one is finite.
 _DRAWS = 16
 # Fewest elements of a plate.
@@ -152,7 +154,8 @@ class _Reading:
         if len(n_coordinates) < FEWEST:
             return (), self._why(pairs, where, len(positions))
         unbounded = discrete & np.isinf(states)
-        if (n_continuous > MOST_CONTINUOUS).any():
+        is_normal = n_continuous.max() > 1 and self._is_normal(chosen, n_coordinates)
+        if (n_continuous > (MOST_NORMAL if is_normal else MOST_CONTINUOUS)).any():
             return (), self._why(pairs, where, len(positions), largest)
         mixed = (n_continuous > 0) & (np.bincount(member, discrete) > 0)
         if mixed.any():
@@ -180,6 +183,12 @@ class _Reading:
             for (owners, rule), rows in kinds.items()
         )
         return plates, ""
+
+    def _is_normal(self, chosen: Sequence[int], n_coordinates: NDArray[np.int64]) -> bool:
+        """Return whether elements, all of the same size, have normal densities given the others."""
+        if (n_coordinates != n_coordinates[0]).any():
+            return False
+        return are_quadratic(self.graphs, [self.terms.parts[k] for k in chosen])
 
     def labels_of(self, plates: Sequence[Plate], chosen: Sequence[int]) -> list[Labels]:
         """Return the element, over all plates, that each number of every term belongs to."""

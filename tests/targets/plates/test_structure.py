@@ -72,13 +72,61 @@ def test_the_larger_of_crossed_factors_is_local() -> None:
     assert table.reason["b"].startswith("given a")
 
 
-def test_sites_in_regions_are_local_given_the_regions() -> None:
-    region = np.arange(6) // 3
+@pytest.mark.parametrize(
+    ("sizes", "is_normal", "local"),
+    [
+        ([3, 3], True, {"r", "site"}),  # a region with its sites is one element
+        ([3, 3], False, {"site"}),
+        ([2, 4], True, {"site"}),
+        ([6, 6], True, {"site"}),
+    ],
+)
+def test_sites_in_regions(sizes, is_normal, local) -> None:
+    region = np.repeat([0, 1], sizes)
+    n = region.size
     with pm.Model() as model:
         r = pm.Normal("r", 0, 1, shape=2)
-        site = pm.Normal("site", r[region], 1, shape=6)
-        pm.Normal("y", site[np.arange(12) // 2], 1, observed=Y)
-    assert local_of(model) == {"site"}
+        site = pm.Normal("site", r[region], 1, shape=n)
+        if is_normal:
+            pm.Normal("y", site, 1, observed=np.linspace(-1.0, 2.0, n))
+        else:
+            pm.Poisson("y", pt.exp(site), observed=np.arange(n))
+    assert local_of(model) == local
+
+
+def slopes(kind: str, *, normal: bool = True) -> pm.Model:
+    """Four groups with an intercept and a slope each, in the ways in which these are written."""
+    with pm.Model() as model:
+        if kind == "two variables":
+            effects = pm.Normal("effect", 1, 2, shape=4), pm.Normal("slope", 0, 1, shape=4)
+        else:
+            factor, _, _ = pm.LKJCholeskyCov(
+                "factor", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1, shape=2)
+            )
+            if kind == "rows":
+                rows = pm.MvNormal("effect", np.zeros(2), chol=factor, shape=(4, 2))
+                effects = rows[:, 0], rows[:, 1]
+            elif kind == "columns of noise":
+                effects = factor @ pm.Normal("effect", 0, 1, shape=(2, 4))
+            else:
+                rows = pm.math.dot(pm.Normal("effect", 0, 1, shape=(4, 2)), factor.T)
+                effects = rows[:, 0], rows[:, 1]
+        mean = effects[0][GROUP] + effects[1][GROUP] * np.linspace(-1.0, 1.0, 12)
+        if normal:
+            pm.Normal("y", mean, 1, observed=Y)
+        else:
+            pm.Poisson("y", pt.exp(mean), observed=np.arange(12))
+    return model
+
+
+KINDS = ["two variables", "rows", "columns of noise", "rows of noise"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_normal_effects_of_several_coordinates_are_local(kind) -> None:
+    names = {"effect", "slope"} if kind == "two variables" else {"effect"}
+    assert local_of(slopes(kind)) == names
+    assert local_of(slopes(kind, normal=False)) < names
 
 
 def test_discrete_elements() -> None:

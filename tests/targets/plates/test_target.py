@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 from scipy.special import gammaln, logit, logsumexp
-from scipy.stats import binom, norm, poisson, t
+from scipy.stats import binom, multivariate_normal, norm, poisson, t
 
 import pm_evidence as pe
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
@@ -83,6 +83,70 @@ def test_normal_elements_have_a_closed_form() -> None:
     found = PlateTarget(model).density.values(x)[:, 1]
     spread = np.hypot(np.exp(x[:, 1]), 0.5)[:, None]
     np.testing.assert_allclose(found, norm.logpdf(Y, x[:, :1], spread).sum(axis=1), rtol=1e-10)
+
+
+DESIGN = np.stack([np.ones(20), RNG.normal(size=20), RNG.normal(size=20)], axis=-1)
+MEASURED = RNG.normal(size=20)
+
+
+def regressions_of_groups() -> pm.Model:
+    """An intercept and two slopes for each of five groups."""
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, 1, shape=3)
+        scale = pm.HalfNormal("scale", 1, shape=3)
+        effect = pm.Normal("effect", mean, scale, shape=(5, 3))
+        noise = pm.HalfNormal("noise", 1)
+        pm.Normal("y", (DESIGN * effect[GROUP]).sum(axis=-1), noise, observed=MEASURED)
+    return model
+
+
+def test_normal_elements_of_several_coordinates() -> None:
+    target = PlateTarget(regressions_of_groups())
+    x = np.array(
+        [
+            [0.3, -0.2, 0.1, 0.2, -0.4, 0.1, -0.3],
+            [0.3, -0.2, 0.1, -12.0, 0.5, 5.0, 1.0],
+            [9.0, -0.2, 0.1, 0.2, -0.4, 6.0, -2.0],
+        ]
+    )
+    values, gradient = target.differentiable.evaluate(x)
+    for row, value in zip(x, values[:, 1], strict=True):
+        mean, variance, noise = row[:3], np.exp(2 * row[3:6]), np.exp(2 * row[6])
+        exact = 0.0
+        for g in range(5):
+            design = DESIGN[g == GROUP]
+            covariance = design * variance @ design.T + noise * np.eye(len(design))
+            exact += multivariate_normal.logpdf(MEASURED[g == GROUP], design @ mean, covariance)
+        assert value == pytest.approx(exact, rel=1e-7)
+    for k in range(7):
+        step = 1e-4 * np.eye(7)[k]
+        slope = (target.density.values(x + step) - target.density.values(x - step)) / 2e-4
+        np.testing.assert_allclose(gradient[:, :, k], slope, rtol=1e-4, atol=1e-3)
+
+
+def test_draws_of_normal_elements_of_several_coordinates() -> None:
+    target = PlateTarget(regressions_of_groups())
+    row = np.array([0.3, -0.2, 0.1, 0.2, -0.4, 0.1, -0.3])
+    n = 20_000
+    drawn = target.posterior(row + 1e-9 * np.arange(n)[:, None])["effect"]
+    for g in range(5):
+        design = DESIGN[g == GROUP]
+        precision = design.T @ design / np.exp(2 * row[6]) + np.diag(np.exp(-2 * row[3:6]))
+        covariance = np.linalg.inv(precision)
+        pull = design.T @ MEASURED[g == GROUP] / np.exp(2 * row[6])
+        mean = covariance @ (pull + row[:3] * np.exp(-2 * row[3:6]))
+        error = np.sqrt(np.diag(covariance) / n)
+        assert (np.abs(drawn[:, g].mean(axis=0) - mean) < 5 * error).all()
+        np.testing.assert_allclose(np.cov(drawn[:, g].T), covariance, atol=0.04 * error[0] * n**0.5)
+
+
+def test_a_density_without_a_maximum_has_no_normal_integral() -> None:
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        effect = pm.Normal("effect", 0, 1, shape=(4, 2))
+        pm.Potential("growing", scale * (effect[:, 0] * effect[:, 1]))
+    found = PlateTarget(model).density.values(np.log([[0.5], [2.0]]))[:, 1]
+    assert found[0] == pytest.approx(-2.0 * np.log(1 - 0.5**2)) and found[1] == -np.inf
 
 
 @pytest.mark.parametrize(
