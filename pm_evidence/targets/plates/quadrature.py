@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +27,8 @@ _SCANNED, _REACH, _NODES, _DEEP = 17, 7.0, 33, 22.0
 # change is smaller than the last number.
 _CHANGE, _TOLERANCE, _ENOUGH = 1e-3, 1e-5, 3e-6
 # Where nodes that all elements have in common cost little: number of nodes over so many scales of
-# the prior on both sides, how often this number is doubled, and the first and most parts of the
-# interval where it is then divided.
-_COMMON, _COMMON_REACH, _MOST_DOUBLED, _FIRST_PARTS, _MOST_COMMON_PARTS = 73, 9.0, 3, 16, 320
+# the prior on both sides, and how often this number is doubled before elements have their own.
+_COMMON, _COMMON_REACH, _MOST_DOUBLED = 73, 9.0, 3
 # Difference of integrals between scans of different fineness that shows a missed mode, in nats.
 _MISSED = 1e-3
 # Most nodes, and most steps, before the interval is divided.
@@ -99,7 +97,8 @@ class Quadrature:
         """Return the log integral of every distinct element, shape ``(n, n_elements)``, in nats."""
         result = np.empty((len(x), self.n_elements))
         for rows, found in self.integrate(x):
-            result[rows] = found.log_integral
+            own = self.is_common and found.same is None
+            result[rows] = found.log_integral[:, self.program.first if own else slice(None)]
         return result
 
     def integrate(self, x: Floats) -> Found:
@@ -168,61 +167,8 @@ class Quadrature:
             rows, m = rows[~done], 2 * m - 1
             if not rows.size:
                 return found
-        for k in rows:
-            one, ends = slice(k, k + 1), (float(low[k, 0]), float(high[k, 0]))
-            nodes = self._divided_in_common(x[one], location[one], scale[one], *ends)
-            found.append((np.array([k]), nodes))
-        return found
-
-    def _divided_in_common(
-        self, x: Floats, location: Floats, scale: Floats, low: float, high: float
-    ) -> Nodes:
-        """Return nodes of an interval whose parts are halved while the error in one is large."""
-        unit, weight, coarse = _rule()
-        edges = np.linspace(low, high, _FIRST_PARTS + 1)
-        start, width = edges[:-1], np.diff(edges)
-        kept = list[tuple[Any, Any, Any, Any]]()
-        whole = error = np.full(self.n_elements, -np.inf)
-        n_parts = 0
-        while start.size:
-            n_parts += start.size
-            z = start[:, None] + width[:, None] * unit
-            u, log_f = (
-                each[0].reshape(*z.shape, -1)
-                for each in self.at(x, location, scale, z.reshape(1, -1, 1))
-            )
-            with np.errstate(all="ignore"):
-                top = log_f.max(axis=1)
-                top = np.where(np.isfinite(top), top, 0.0)
-                f = np.exp(log_f - top[:, None]) * width[:, None, None]
-                total, rough = (np.einsum("k,pke->pe", w, f) for w in (weight, coarse))
-                log_total = np.log(np.maximum(total, 0.0)) + top
-                log_error = np.log(np.abs(total - rough)) + top
-                known = np.logaddexp(whole, np.logaddexp.reduce(log_total, axis=0))
-                share = np.where(np.isfinite(known), np.exp(log_error - known), 0.0)
-            poor = (share > _PART_ERROR / _FIRST_PARTS).any(axis=1)
-            if n_parts + 2 * poor.sum() > _MOST_COMMON_PARTS:
-                poor[:] = False
-            good = ~poor
-            if good.any():
-                whole = np.logaddexp(whole, np.logaddexp.reduce(log_total[good], axis=0))
-                error = np.logaddexp(error, np.logaddexp.reduce(log_error[good], axis=0))
-                with np.errstate(all="ignore"):
-                    log_share = np.log(weight[:, None] * width[good, None, None]) + log_f[good]
-                kept += list(zip(start[good], u[good], log_f[good], log_share, strict=True))
-            half = 0.5 * width[poor]
-            start = np.concatenate([start[poor], start[poor] + half])
-            width = np.concatenate([half, half])
-        kept.sort(key=lambda part: part[0])
-        u, log_f, log_share = (np.concatenate([part[k] for part in kept])[None] for k in (1, 2, 3))
-        log_integral, share = weights(log_share)
-        with np.errstate(all="ignore"):
-            relative = np.where(np.isfinite(whole), np.exp(error - whole), 0.0)[None]
-            ends = log_f[:, [0, -1]].max(axis=1) - log_f.max(axis=1) > 2.0 - _DEEP
-        relative = np.where(ends, np.inf, relative)
-        log_density = self.per_value(u, log_f, scale, location)
-        same = self.program.same
-        return Nodes(log_integral, relative, u[..., None], share, log_density, same=same)
+        own = replace(self, is_common=False, n_scanned=_SCANNED)
+        return found + [(rows[some], nodes) for some, nodes in own.integrate(x[rows])]
 
     def at(self, x: Floats, location: Floats, scale: Floats, z: Floats) -> tuple[Floats, Floats]:
         """Return values, and log densities with respect to ``z``, at ``z`` of shape ``(n, m, k)``.
