@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from threading import RLock
 from typing import Any, Self
 
 import numpy as np
@@ -204,15 +203,6 @@ def _power(n: int) -> int:
     return 1 << max(n.bit_length() - 1, 0)
 
 
-@dataclass(frozen=True)
-class _Programs:
-    """Compiled functions of a density, and the shapes that each was compiled for."""
-
-    jitted: dict[Any, Any] = field(default_factory=dict)
-    known: set[Any] = field(default_factory=set)
-    lock: Any = field(default_factory=RLock)
-
-
 @dataclass(frozen=True, eq=False)
 class JaxDensity(Density):
     """A density that JAX compiles, and evaluates for whole populations."""
@@ -224,7 +214,8 @@ class JaxDensity(Density):
     arrays: Sequence[Any]  # arrays, and sequences of arrays, that the function reads
     has_gradient: bool  # whether the function returns gradients
     sizes: _Sizes  # how many points are evaluated together
-    _programs: _Programs = field(default_factory=_Programs, repr=False)
+    # The compiled programs of functions; JAX itself lets threads wait for a compilation
+    _programs: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -271,47 +262,27 @@ class JaxDensity(Density):
         n, most = len(rows[0]), self.sizes.most
         size_of = self.sizes.just_above if is_long else self.sizes.above
         parts = []
-        for start in range(0, max(n, 1), most):
-            block = [row[start : start + most] for row in rows]
-            parts.append(self._block(function, block, shared, size_of(len(block[0]))))
+        with double_precision() as jax:
+            program = self._program(jax, function)
+            for start in range(0, max(n, 1), most):
+                block = [row[start : start + most] for row in rows]
+                n_rows = len(block[0])
+                # with copies of rows, or with zeros if there are none, up to the size
+                full = [np.resize(row, (size_of(n_rows), *row.shape[1:])) for row in block]
+                made = jax.device_get(program(full, list(shared), self._on_device))
+                # a copy: what JAX returns cannot be written to
+                parts.append([np.array(array[:n_rows]) for array in made])
         return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
-    def _block(
-        self,
-        function: Callable[..., Any],
-        rows: Sequence[NDArray[Any]],
-        shared: Sequence[Any],
-        size: int,
-    ) -> list[NDArray[Any]]:
-        arguments = [_padded(row, size) for row in rows], list(shared), self._on_device
-        with double_precision() as jax:
-            jitted = self._jitted(jax, function)
-            made = self._first_or_again(jax, function, jitted, arguments)
-        # a copy: what JAX returns cannot be written to
-        return [np.array(array[: len(rows[0])]) for array in jax.device_get(made)]
+    def _program(self, jax: Any, function: Callable[..., Any]) -> Any:
+        if function not in self._programs:
+            together = jax.vmap(self.function, in_axes=(0, None))
 
-    def _jitted(self, jax: Any, function: Callable[..., Any]) -> Any:
-        with self._programs.lock:
-            if function not in self._programs.jitted:
-                together = jax.vmap(self.function, in_axes=(0, None))
+            def program(rows: Any, shared: Any, arrays: Any) -> Any:
+                return function(lambda x: together(x, arrays), *rows, *shared)
 
-                def program(rows: Any, shared: Any, arrays: Any) -> Any:
-                    return function(lambda x: together(x, arrays), *rows, *shared)
-
-                self._programs.jitted[function] = jax.jit(program)
-            return self._programs.jitted[function]
-
-    def _first_or_again(
-        self, jax: Any, function: Callable[..., Any], jitted: Any, arguments: Any
-    ) -> Any:
-        """Call a jitted function; other threads wait while it is compiled for new shapes."""
-        shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(arguments))
-        if (function, shapes) in self._programs.known:
-            return jitted(*arguments)
-        with self._programs.lock:
-            made = jitted(*arguments)
-            self._programs.known.add((function, shapes))
-        return made
+            self._programs.setdefault(function, jax.jit(program))
+        return self._programs[function]
 
 
 def _both(density: Any, x: Any) -> tuple[Any, ...]:
@@ -320,15 +291,6 @@ def _both(density: Any, x: Any) -> tuple[Any, ...]:
 
 def _values(density: Any, x: Any) -> tuple[Any, ...]:
     return (density(x)[0],)
-
-
-def _padded(row: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return rows with copies of the last one up to a size."""
-    padded = np.zeros((size, *row.shape[1:]), row.dtype)
-    padded[: len(row)] = row
-    if len(row):
-        padded[len(row) :] = row[-1:]
-    return padded
 
 
 @interruptible()
