@@ -1,4 +1,4 @@
-"""Graphs with named arguments as C functions that are called by address."""
+"""Graphs with named arguments as C functions that are called by address, and their random draws."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 from llvmlite import ir
 from numpy.typing import NDArray
+from pymc.distributions.discrete import DiscreteUniformRV
 from pytensor.compile.ops import DeepCopyOp
-from pytensor.graph.basic import Variable
-from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.random.type import RandomGeneratorType
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.linalg import cholesky
+from pytensor.tensor.random.basic import MvNormalRV, NormalRV, integers
+from pytensor.tensor.random.op import RandomVariable, RNGConsumerOp
+from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
 
 from pm_evidence.core.codegen.numba import (
     Later,
     built,
-    cfunc,
     cgutils,
-    exception_pending,
     frame_signature,
     intrinsic,
     nb,
@@ -28,9 +31,10 @@ from pm_evidence.core.codegen.numba import (
     view_address,
 )
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.random import next_word
+from pm_evidence.core.random import fill_normal, next_word
 from pm_evidence.targets.compile import numba_graph
-from pm_evidence.targets.model.upstream import with_asserted_indices
+from pm_evidence.targets.compile.rewrite import rewrite
+from pm_evidence.targets.model.upstream import shape_of_draw, with_asserted_indices
 
 
 def views_of_arrays(
@@ -51,22 +55,12 @@ def views_of_arrays(
 def assignments(name: str, shape: tuple[int, ...], target: str, start: int) -> list[str]:
     """Return the lines that copy an array into a row from position ``start`` on.
 
-    These are loops, because numba would compile its error message about shapes as well for an
+    This is a loop, because numba would compile its error message about shapes as well for an
     assignment of whole rows, which takes seconds.
     """
-    step = " " * 4
     if not shape:
         return [f"{target}{start}] = {name}.item()"]
-    indices = [f"i{axis}" for axis in range(len(shape))]
-    loops = [
-        f"{step * axis}for {index} in range({length}):"
-        for axis, (index, length) in enumerate(zip(indices, shape, strict=True))
-    ]
-    place = "0"
-    for index, length in zip(indices, shape, strict=True):
-        place = f"({place} * {length} + {index})"
-    element = f"{name}[{', '.join(indices)}]"
-    return [*loops, f"{step * len(shape)}{target}{start} + {place}] = {element}"]
+    return [f"for k, value in enumerate({name}.flat):", f"    {target}{start} + k] = value"]
 
 
 GENERATOR_SLOTS = 4
@@ -112,7 +106,8 @@ def compile_call(
     if jitted.slow_ops:
         jitted = replace(jitted, key=None)
     written = outputs[: len(outputs) - (successor is not None)]
-    c_function = _c_function(jitted, inputs, written, draws=generator is not None)
+    body, scope = _body(jitted, inputs, written, draws=generator is not None)
+    c_function = jitted.c_function(frame_signature(), "frame_", body, scope)
     n_slots = GENERATOR_SLOTS + len(inputs) + len(written)
     data, kept = numba_graph.addresses_of(jitted.arrays), (c_function, jitted.arrays)
     return CompiledCall(c_function.address, n_slots, data, jitted.slow_ops, kept)
@@ -133,21 +128,6 @@ def _copies_of_generators(function: Any) -> list[str]:
     return names
 
 
-def _c_function(
-    jitted: numba_graph.Jitted,
-    inputs: Sequence[Variable],
-    outputs: Sequence[Variable],
-    *,
-    draws: bool,
-) -> Any:
-    """Wrap a jitted function into the C signature of a call with a frame."""
-    body, scope = _body(jitted, inputs, outputs, draws=draws)
-    lines = jitted.guarded("call(frame_)", body)
-    function = numba_graph.function_from_source(lines, "call", scope, jitted.key_of(lines))
-    with numba_graph.without_numba_hints():
-        return cfunc(frame_signature(), function, cache=jitted.key is not None)
-
-
 def _body(
     jitted: numba_graph.Jitted,
     inputs: Sequence[Variable],
@@ -161,7 +141,6 @@ def _body(
     views, arrays, scope, n_words = views_of_arrays(jitted.arrays, "frame", first_array)
     scope |= {
         "array": np.array,
-        "exception_pending": exception_pending,
         "generator_at": _python_generator_at if jitted.slow_ops else _generator_at,
         "float64": nb.float64,
         "inner": jitted.function,
@@ -234,3 +213,115 @@ def _python_generator_at(state: Any, uint64: Any, uint32: Any, double: Any) -> A
     with nb.objmode(generator=_generator_type):
         generator = _new_generator(seed)
     return generator
+
+
+def on_one_generator(
+    outputs: Sequence[Variable],
+) -> tuple[list[Variable], Variable, Variable] | None:
+    """Return graphs in which all draws use the same random generator, one after the other."""
+    nodes = [node for node in io_toposort([], list(outputs)) if _generators(node)]
+    if any(len(_generators(node)) != 1 or len(_successors(node)) != 1 for node in nodes):
+        return None
+    generator = current = random_generator_type("generator")
+
+    def on_current(node: Any, inputs: list[Variable]) -> list[Variable] | None:
+        nonlocal current
+        if not _generators(node):
+            return None
+        inputs[_generators(node)[0]] = current
+        if isinstance(node.op, DiscreteUniformRV):  # numba implements it as ``integers``
+            *same, lower, upper = inputs
+            bounds = (pt.cast(bound, "int64") for bound in (lower, upper + 1))
+            new: list[Variable] = integers.make_node(*same, *bounds).outputs
+        else:
+            new = node.clone_with_new_inputs(inputs, strict=False).outputs
+        current = new[node.outputs.index(*_successors(node))]
+        return new
+
+    return rewrite(outputs, on_current), generator, current
+
+
+def _generators(node: Any) -> list[int]:
+    """Return which inputs of a node are random generators."""
+    return [i for i, v in enumerate(node.inputs) if isinstance(v.type, RandomGeneratorType)]
+
+
+def _successors(node: Any) -> list[Variable]:
+    """Return the outputs of a node that are its random generators after its draws."""
+    update = getattr(node.op, "update", None)
+    return list(update(node).values()) if update is not None else []
+
+
+class StandardNormals(RNGConsumerOp):
+    """A vector of standard normal draws; its generator has to be that of ``calls``.
+
+    It advances the stream in place, which is safe if every generator is used only once.
+    """
+
+    __props__ = ()
+
+    def make_node(self, rng: Variable, n: Variable) -> Apply:
+        """Return the node that draws ``n`` of them."""
+        return Apply(self, [rng, n], [rng.type(), pt.dvector()])
+
+    def update(self, node: Apply) -> dict[Variable, Variable]:
+        """Return the generator that replaces the one before the draws."""
+        return {node.inputs[0]: node.outputs[0]}
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        """Draw."""
+        rng, n = inputs
+        outputs[0][0], outputs[1][0] = rng, rng.standard_normal(n)
+
+
+def with_fast_normals(graphs: Sequence[Variable]) -> list[Variable]:
+    """Return graphs whose normal and multivariate normal draws are scaled standard normals.
+
+    A covariance that is the same for all particles is then decomposed only once.
+    """
+    numba_graph.implement_by(StandardNormals, _standard_normals, version=1)
+
+    def scaled(node: Any, inputs: list[Variable]) -> tuple[Variable, Variable] | None:
+        if not isinstance(node.op, NormalRV | MvNormalRV):
+            return None
+        successor, drawn = _scaled(node.op, *inputs)
+        drawn = pt.cast(drawn, node.outputs[1].dtype)
+        return successor, node.outputs[1].type.filter_variable(drawn, allow_convert=True)
+
+    return rewrite(graphs, scaled)
+
+
+def _scaled(
+    op: Any, rng: Variable, size: Variable, mean: Variable, scale: Variable
+) -> tuple[Variable, Variable]:
+    shape = shape_of_draw(op, size, (mean, scale))
+    n = pt.as_tensor(1, dtype="int64")
+    for length in shape:
+        n = n * length
+    successor, z = StandardNormals()(rng, pt.cast(n, "int64"))
+    z = z if len(shape) == 1 else z.reshape(shape)
+    if isinstance(op, NormalRV):
+        return successor, mean + scale * z
+    factor = cholesky(scale)
+    # elementwise, so that the sum of a draw does not depend on how many are drawn
+    return successor, mean + (factor * z[..., None, :]).sum(axis=-1)
+
+
+@intrinsic
+def _state_address(typingctx: Any, generator: Any) -> Any:
+    signature = types.int64(generator)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        whole = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=args[0])
+        bits_type = types.NumPyRandomBitGeneratorType("bit_generator")
+        bits = cgutils.create_struct_proxy(bits_type)(context, builder, value=whole.bit_generator)
+        return bits.state_address
+
+    return signature, codegen
+
+
+@njit(cache=False)
+def _standard_normals(generator: Any, n: Any) -> Any:
+    out = np.empty(n.item())
+    fill_normal(nb.carray(view_address(_state_address(generator)), (4,), nb.uint64), out)
+    return generator, out

@@ -11,15 +11,12 @@ from pytensor.graph.basic import Variable
 
 from pm_evidence.core.codegen.numba import (
     call_density,
-    cfunc,
     density_signature,
-    exception_pending,
-    nb,
     njit,
     skip_doubles,
 )
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.core.rows import RowWork, over_rows
+from pm_evidence.core.rows import over_rows
 from pm_evidence.targets.compile import numba_graph
 from pm_evidence.targets.compile.calls import assignments, views_of_arrays
 from pm_evidence.targets.compile.densities import Density, Floats
@@ -73,9 +70,9 @@ def log_densities(target: Any, x: Floats) -> Floats:
     values = np.empty((len(x), 2))
     differentiable = None if target.discrete.size else target.differentiable
     if differentiable is None or differentiable.slow_ops:
-        _work(target.density, _Writes(target, "density"), (x,), (values,))
+        _write(target, "density", x, values)
         return values
-    _work(differentiable, _Writes(target, "differentiable"), (x,), (values,))
+    _write(target, "differentiable", x, values)
     # the value may be defined where the gradient cannot be computed
     failed = np.isnan(values).any(axis=1)
     if failed.any():
@@ -87,21 +84,17 @@ def densities_with_gradients(target: Any, x: Floats) -> tuple[Floats, Floats]:
     """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``."""
     x = np.ascontiguousarray(x)
     values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
-    _work(target.differentiable, _Writes(target, "differentiable"), (x,), (values, gradients))
+    _write(target, "differentiable", x, values, gradients)
     return values, gradients
 
 
-def _work(
-    compiled: Any,
-    work: RowWork,
-    read: Sequence[NDArray[Any]],
-    written: Sequence[NDArray[Any]],
-) -> None:
-    """Do work on rows: in parts, unless the density is evaluated at all of them together."""
+def _write(target: Any, name: str, x: Floats, *written: Floats) -> None:
+    """Write what one of a target's functions gives, in parts unless it takes all rows together."""
+    compiled, work = getattr(target, name), _Writes(target, name)
     if isinstance(compiled, Density) and compiled.by_rows:
-        over_rows(work, read, written)
+        over_rows(work, (x,), written)
     else:
-        work(*read, *written)
+        work(x, *written)
 
 
 @dataclass(frozen=True)
@@ -140,35 +133,20 @@ def compile_density(
     function = numba_graph.compile_graph([*parts, *data_inputs], outputs, **(compile_kwargs or {}))
     jitted = numba_graph.jit(function, values)
     layout = Layout.of([part.type.shape for part in parts])
-    c_function = _c_function(jitted, layout, with_gradient=gradient is not None)
+    body, scope = _body(jitted, layout, with_gradient=gradient is not None)
+    arguments = "x_, out_, gradient_, data_"
+    c_function = jitted.c_function(density_signature(), arguments, body, scope)
     data = numba_graph.addresses_of(jitted.arrays) if jitted.arrays else np.zeros(1, np.int64)
     kept = c_function, jitted.arrays
     return CompiledDensity(c_function.address, data, gradient is not None, jitted.slow_ops, kept)
 
 
-def _c_function(jitted: numba_graph.Jitted, layout: Layout, *, with_gradient: bool) -> Any:
-    """Wrap a jitted function of parts and arrays into the C signature, and cache it on disk."""
-    # in models with very many variables, a call with all of them does not compile inside of try
-    fill, scope = _fill(jitted, layout, with_gradient=with_gradient)
-    call = "fill(x_, out_, gradient_, data_)"
-    guarded = jitted.guarded("density(x_, out_, gradient_, data_)", [call])
-    key, key_of_all = jitted.key_of(fill), jitted.key_of([*fill, *guarded])
-    scope["fill"] = nb.njit(numba_graph.function_from_source(fill, "fill", scope, key))
-    function = numba_graph.function_from_source(guarded, "density", scope, key_of_all)
-    with numba_graph.without_numba_hints():
-        return cfunc(density_signature(), function, cache=jitted.key is not None)
-
-
-def _fill(
+def _body(
     jitted: numba_graph.Jitted, layout: Layout, *, with_gradient: bool
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the source of the function that fills in densities, and the names that it uses."""
+    """Return the lines that fill in densities, and the names that they use."""
     views, arrays, scope, n_data = views_of_arrays(jitted.arrays, "data")
-    scope |= {
-        "skip_doubles": skip_doubles,
-        "exception_pending": exception_pending,
-        "inner": jitted.function,
-    }
+    scope |= {"skip_doubles": skip_doubles, "inner": jitted.function}
     reads, parts = [], []
     for i, variable in enumerate(layout.variables):
         parts.append(f"x{i}")
@@ -191,8 +169,7 @@ def _fill(
         "out[1] = log_likelihood.item()",
         *writes,
     ]
-    lines = ["def fill(x_, out_, gradient_, data_):", *(f"    {line}" for line in body)]
-    return lines, scope
+    return body, scope
 
 
 _log = logging.getLogger("pymc.pm_evidence")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from math import exp, inf, nan
 from typing import Any
@@ -18,7 +17,6 @@ import pymc as pm
 import pytensor
 import pytensor.scalar as ps
 import pytensor.tensor as pt
-from llvmlite import ir
 from numpy.typing import NDArray
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
@@ -30,18 +28,17 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import UnaryScalarOp
 from pytensor.scalar.math import TriGamma
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.math import Dot, Sum, true_div
+from pytensor.tensor.math import Sum, true_div
 from pytensor.tensor.random.type import RandomGeneratorType
 from pytensor.tensor.rewriting.basic import topo_constant_folding
 from pytensor.tensor.rewriting.fused_elemwise import FusedElemwise
 from pytensor.tensor.rewriting.ofg import inline_symbolic_for_fusion
 from pytensor.tensor.rewriting.scalarize import ScalarizedElemwise
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
-from pytensor.tensor.type import TensorType
 
 from pm_evidence.core import numerics, random
 from pm_evidence.core.codegen import numba
-from pm_evidence.core.codegen.numba import Later, built, cfunc, emitted, nb, njit, types
+from pm_evidence.core.codegen.numba import built, cfunc, nb, njit
 from pm_evidence.core.codegen.vectors import fast_exp, fast_log
 from pm_evidence.core.interrupts import uninterrupted
 from pm_evidence.core.numerics import total
@@ -84,17 +81,6 @@ def numba_implementations() -> Any:
 
 def implement_by(op_type: type, function: Callable[..., Any], version: int) -> None:
     """Enter the compiled function of an operation into the table, unless it has one already."""
-    table = numba_implementations()
-    if op_type in table.numba_funcify.registry:
-        return
-
-    @table.register_funcify_default_op_cache_key(op_type)
-    def _implementation(op: Any, node: Any = None, **kwargs: Any) -> Any:
-        return built(function), version
-
-
-def implement_scalar_by(op_type: type, function: Callable[..., Any], version: int) -> None:
-    """Enter the compiled function of an operation on scalars into the table."""
     table = numba_implementations()
     if op_type in table.numba_funcify_and_cache_key.registry:
         return
@@ -172,170 +158,32 @@ class _Elementary(UnaryScalarOp):
         raise NotImplementedError
 
 
-class VectorExp(_Elementary):
-    """The exponential."""
-
-    original, function = ps.exp, _exp
-
-
-class VectorLog(_Elementary):
-    """The natural logarithm."""
-
-    original, function = ps.log, _log
-
-
-class VectorLog1p(_Elementary):
-    """The logarithm of one plus a number."""
-
-    original, function = ps.log1p, _log1p
-
-
-class VectorSigmoid(_Elementary):
-    """The logistic function."""
-
-    original, function = ps.sigmoid, _sigmoid
-
-
-class VectorSoftplus(_Elementary):
-    """The logarithm of one plus an exponential."""
-
-    original, function = ps.softplus, _softplus
-
-
-_KINDS = (VectorExp, VectorLog, VectorLog1p, VectorSigmoid, VectorSoftplus)
-_BY_ORIGINAL = {type(kind.original): kind for kind in _KINDS}
+_ORIGINALS = (ps.exp, ps.log, ps.log1p, ps.sigmoid, ps.softplus)
+_FUNCTIONS = (_exp, _log, _log1p, _sigmoid, _softplus)
+# The operations that take the place of others, by the classes of these.
+VECTORISED: dict[type, type[_Elementary]] = {
+    type(op): type(f"Vector{type(op).__name__}", (_Elementary,), {"original": op, "function": own})
+    for op, own in zip(_ORIGINALS, _FUNCTIONS, strict=True)
+}
 
 
 @node_rewriter([Elemwise])
 def replace_elementary(fgraph: Any, node: Any) -> list[Variable] | None:
     """Replace elementary functions of arrays of float64, unless their rows are short."""
-    kind = _BY_ORIGINAL.get(type(node.op.scalar_op))
+    kind = VECTORISED.get(type(node.op.scalar_op))
     (out,) = node.outputs[:1]
     if kind is None or out.type.ndim == 0 or node.inputs[0].type.dtype != "float64":
         return None
     row = out.type.shape[-1]
     if row is not None and row < _FEW_ELEMENTS:
         return None
-    implement_scalar_by(kind, kind.function, _VERSION)
+    implement_by(kind, kind.function, _VERSION)
     return [Elemwise(kind())(*node.inputs)]
-
-
-_NAME = "pm_evidence_matrix_product"
-_ITEM = 8  # bytes of a float64
-
-
-class MatrixProduct(Op):
-    """The product of two matrices of float64."""
-
-    __props__ = ()
-
-    def make_node(self, a: Variable, b: Variable) -> Apply:
-        """Return the node that multiplies ``a``, shape (m, k), by ``b``, shape (k, n)."""
-        shape = a.type.shape[0], b.type.shape[1]
-        return Apply(self, [a, b], [TensorType("float64", shape=shape)()])
-
-    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
-        """Multiply."""
-        outputs[0][0] = np.dot(*inputs)
-
-
-@node_rewriter([Dot])
-def replace_product(fgraph: Any, node: Any) -> list[Variable] | None:
-    """Replace products of float64 matrices by calls of the function that all models share."""
-    if any(v.type.ndim != 2 or v.type.dtype != "float64" for v in node.inputs):
-        return None
-    _export()
-    implement_by(MatrixProduct, _call, version=1)  # raise the version when ``_call`` changes
-    return [MatrixProduct()(*node.inputs)]
-
-
-@njit
-def _in_order(address, n_rows, n_columns, row_stride, column_stride):
-    """Return a matrix in C order, copied if necessary, and whether it is the transpose."""
-    rows_whole = column_stride == _ITEM or n_columns == 1
-    columns_whole = row_stride == _ITEM or n_rows == 1
-    if rows_whole and (row_stride == _ITEM * n_columns or n_rows == 1):
-        return nb.carray(address, (n_rows, n_columns), np.float64), False
-    if columns_whole and (column_stride == _ITEM * n_rows or n_columns == 1):
-        return nb.carray(address, (n_columns, n_rows), np.float64), True
-    given = np.lib.stride_tricks.as_strided(
-        nb.carray(address, (1, 1), np.float64),
-        (n_rows, n_columns),
-        (row_stride, column_stride),
-    )
-    return given.copy(), False
-
-
-def _product(
-    a_, n_rows, n_inner, a_row, a_column, b_, n_inner_too, n_columns, b_row, b_column, out_
-):  # fmt: skip
-    out = nb.carray(out_, (n_rows, n_columns), np.float64)
-    if n_inner == 0:
-        out[:] = 0.0
-        return
-    a, a_is_transposed = _in_order(a_, n_rows, n_inner, a_row, a_column)
-    b, b_is_transposed = _in_order(b_, n_inner, n_columns, b_row, b_column)
-    if n_columns == 1:
-        if a_is_transposed:
-            np.dot(a.T, b.ravel(), out.ravel())
-        else:
-            np.dot(a, b.ravel(), out.ravel())
-    elif n_rows == 1:
-        if b_is_transposed:
-            np.dot(b, a.ravel(), out.ravel())
-        else:
-            np.dot(b.T, a.ravel(), out.ravel())
-    elif a_is_transposed:
-        if b_is_transposed:
-            np.dot(a.T, b.T, out)
-        else:
-            np.dot(a.T, b, out)
-    elif b_is_transposed:
-        np.dot(a, b.T, out)
-    else:
-        np.dot(a, b, out)
-
-
-@emitted(lambda: types.voidptr)
-def _address(builder, array):
-    """Return the address of the first entry of an array."""
-    return builder.bitcast(array.data, ir.IntType(8).as_pointer())
-
-
-def _signature() -> Any:
-    # a matrix is its address, two lengths and two strides in bytes; the result lies in C order
-    matrix = (types.voidptr, types.intp, types.intp, types.intp, types.intp)
-    return types.void(*matrix, *matrix, types.voidptr)
-
-
-_exported = Later(lambda: types.ExternalFunction(_NAME, _signature()))
-
-
-@njit(cache=False)
-def _call(a: Any, b: Any) -> Any:
-    (n_rows, n_inner), (n_inner_too, n_columns) = a.shape, b.shape
-    if n_inner != n_inner_too:
-        raise ValueError("matrices of a product must fit")
-    out = np.empty((n_rows, n_columns))
-    _exported(
-        _address(a), n_rows, n_inner, a.strides[0], a.strides[1],
-        _address(b), n_inner, n_columns, b.strides[0], b.strides[1],
-        _address(out),
-    )  # fmt: skip
-    return out
-
-
-@cache
-def _export() -> Any:
-    """Compile the product and register its name; return the function, to keep it alive."""
-    compiled = cfunc(_signature(), _product)
-    import_module("llvmlite.binding").add_symbol(_NAME, compiled.address)
-    return compiled
 
 
 # PyTensor merges elementwise operations at 49, and moves sums and indexing into their loops at 100.
 # No two positions are equal: PyTensor would order them in another way in each process.
-_RECIPROCAL, _ELEMENTARY, _SUM, _PRODUCT = 48.5, 48.6, 99.0, 99.1
+_RECIPROCAL, _ELEMENTARY, _SUM = 48.5, 48.6, 99.0
 
 # Fewer terms than this are added as fast one by one.
 _FEW = 200
@@ -363,7 +211,6 @@ def with_ordered_sums(mode: Mode) -> Mode:
         (dfs_rewriter(_multiply_by_reciprocal), _RECIPROCAL),
         (dfs_rewriter(replace_elementary), _ELEMENTARY),
         (dfs_rewriter(_order_sum), _SUM),
-        (dfs_rewriter(replace_product), _PRODUCT),
     )
 
 
@@ -431,18 +278,30 @@ class Jitted:
         digest = hashlib.sha256(f"{self.key}{lines}{types_of_arrays}".encode())
         return digest.hexdigest() if self.key else None
 
-    def guarded(self, head: str, body: Sequence[str]) -> list[str]:
-        """Return the source of a C function that returns 1 after an exception, and else 0."""
+    def c_function(
+        self, signature: Any, arguments: str, body: Sequence[str], scope: dict[str, Any]
+    ) -> Any:
+        """Return a C function of lines of Python that returns 1 after an exception, and else 0.
+
+        ``scope`` holds the names that these lines use.
+        """
+        # in models with very many variables, a call with all of them does not compile inside of try
+        fill = [f"def fill({arguments}):", *(f"    {line}" for line in body)]
+        filling = function_from_source(fill, "fill", scope, self.key_of(fill))
         stop_early = ["    if exception_pending():", "        return 1"] if self.slow_ops else []
-        return [
-            f"def {head}:",
+        lines = [
+            f"def guarded({arguments}):",
             *stop_early,
             "    try:",
-            *(f"        {line}" for line in body),
+            f"        fill({arguments})",
             "    except Exception:",
             "        return 1",
             "    return 0",
         ]
+        scope = {"fill": nb.njit(filling), "exception_pending": numba.exception_pending}
+        guarded = function_from_source(lines, "guarded", scope, self.key_of([*fill, *lines]))
+        with without_numba_hints():
+            return cfunc(signature, guarded, cache=self.key is not None)
 
 
 @contextmanager
@@ -471,7 +330,7 @@ def _operations_in_order() -> Iterator[None]:
 def compile_graph(inputs: Sequence[Any], outputs: Sequence[Variable], **kwargs: Any) -> Any:
     """Return PyTensor's function of some inputs, optimised for numba; see ``pymc.compile``."""
     numba_implementations()  # PyTensor itself imports them one by one
-    implement_scalar_by(TriGamma, trigamma, version=1)
+    implement_by(TriGamma, trigamma, version=1)
     with without_numba_hints(), _operations_in_order():
         mode = _with_folded_constants(with_ordered_sums(get_mode("NUMBA")))
         return pm.compile(inputs, outputs, mode=mode, on_unused_input="ignore", **kwargs)

@@ -21,8 +21,13 @@ from pm_evidence.core.numerics import dot, total
 from pm_evidence.core.random import generator_functions, seed_stream, uniform
 from pm_evidence.core.resampling import CODES, count_uniforms, resample_into
 from pm_evidence.targets.compile import rewrite
-from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, CompiledCall, compile_call
-from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
+from pm_evidence.targets.compile.calls import (
+    GENERATOR_SLOTS,
+    CompiledCall,
+    compile_call,
+    on_one_generator,
+    with_fast_normals,
+)
 from pm_evidence.targets.estimated.variable import Floats, LikelihoodEstimator, Seeds, frames_of
 from pm_evidence.targets.model.log_scale import with_gamma_ratios
 from pm_evidence.targets.model.upstream import in_double_precision

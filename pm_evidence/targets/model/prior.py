@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cached_property
 from math import lgamma
 from typing import Any
 
@@ -21,8 +21,9 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.random.type import RandomGeneratorType
 
+from pm_evidence.core.codegen.numba import nb
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.targets.compile.numba_draws import compile_draws
+from pm_evidence.targets.compile.numba_graph import compile_graph, without_numba_hints
 from pm_evidence.targets.compile.numpy_draws import numpy_draws
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.layout import Layout, shape_of, value_of
@@ -83,27 +84,30 @@ class _OneByOne:
     """Draws of variables that cannot be drawn together, compiled if there are many variables."""
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
-        self._outputs = outputs
+        self._outputs, self._lock = list(outputs), threading.Lock()
         with quietly():
-            self.first = pm.compile([], list(outputs), mode="FAST_COMPILE", random_seed=0)
-        self._rngs = [v for v in self.first.get_shared() if isinstance(v.type, RandomGeneratorType)]
-        self._lock = threading.Lock()
+            self.first = pm.compile([], self._outputs, mode="FAST_COMPILE", random_seed=0)
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The same function in machine code; the one in Python if numba cannot compile it."""
+        compiled = compile_graph([], self._outputs, random_seed=0)
+        try:
+            with without_numba_hints():
+                compiled()
+        except nb.NumbaError:
+            return self.first
+        return compiled
 
     def fill(self, out: Floats, seed: np.random.SeedSequence, layout: Layout) -> None:
         """Fill the rows of an array with draws."""
-        compiled = self._compiled(layout) if layout.size > _FEW else None
-        if compiled is not None:
-            compiled(out, np.random.Generator(np.random.PCG64(seed)))
-            return
         with self._lock:
-            for rng, child in zip(self._rngs, seed.spawn(len(self._rngs)), strict=True):
+            draw = self.compiled if layout.size > _FEW else self.first
+            rngs = [v for v in draw.get_shared() if isinstance(v.type, RandomGeneratorType)]
+            for rng, child in zip(rngs, seed.spawn(len(rngs)), strict=True):
                 rng.set_value(np.random.Generator(np.random.PCG64(child)), borrow=True)
             for row in out:
-                row[:] = layout.join(self.first())
-
-    @cache  # noqa: B019  # lives as long as the target does
-    def _compiled(self, layout: Layout) -> Any:
-        return compile_draws(self._outputs, layout)
+                row[:] = layout.join(draw())
 
 
 @contextmanager

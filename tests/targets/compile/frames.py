@@ -5,8 +5,12 @@ import pytensor.tensor as pt
 
 from pm_evidence.core.codegen.numba import call_frame, njit
 from pm_evidence.core.random import generator_functions, seed_stream
-from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
-from pm_evidence.targets.compile.numba_draws import on_one_generator, with_fast_normals
+from pm_evidence.targets.compile.calls import (
+    GENERATOR_SLOTS,
+    compile_call,
+    on_one_generator,
+    with_fast_normals,
+)
 from pm_evidence.targets.compile.rewrite import over_particles
 
 

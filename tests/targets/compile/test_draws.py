@@ -1,18 +1,13 @@
-"""Draws in machine code, on NumPy's generators and on our own streams; functions of frames."""
+"""Draws in machine code, on our own streams; functions of frames."""
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import pytest
 from pytensor.raise_op import Assert
 from scipy import stats
 
 from pm_evidence.targets.compile.calls import GENERATOR_SLOTS, compile_call
-from pm_evidence.targets.compile.numba_draws import (
-    compile_draws,
-)
-from pm_evidence.targets.layout import Layout
 from tests.targets.compile.frames import call, sampler_of
 
 # PyTensor compiles pieces in C even in FAST_COMPILE, and installed by pip it finds no BLAS to link.
@@ -92,35 +87,3 @@ def test_a_failure_is_told_by_the_return_value():
     assert call(compiled.address, frame) == 0 and out[0] == 1.0
     value[0] = -1.0
     assert call(compiled.address, frame) == 1
-
-
-# --- joint draws on a generator of NumPy's ---
-
-
-def test_draws_of_a_graph_on_one_generator():
-    """Joint draws: the child is drawn given the parent of the same row.
-
-    Two variables on one shared generator in the user's graph are still independent.
-    """
-    parent = pm.Normal.dist(10.0, 1.0)
-    child = pm.Normal.dist(parent, 1e-3, size=2)
-    rng = pytensor.shared(np.random.default_rng(0))
-    shared = [pt.random.normal(0, 1, rng=rng, return_next_rng=True)[1] for _ in range(2)]
-    draw = compile_draws([parent, child, *shared], Layout.of([(), (2,), (), ()]))
-    out, again = np.empty((2000, 5)), np.empty((2000, 5))
-    draw(out, np.random.default_rng(1))
-    assert stats.kstest(out[:, 0], stats.norm(10, 1).cdf).pvalue > 1e-4
-    noise = (out[:, 1:3] - out[:, :1]) / 1e-3
-    assert stats.kstest(noise.ravel(), "norm").pvalue > 1e-4
-    assert abs(np.corrcoef(out[:, 3:].T)[0, 1]) < 0.15
-    draw(again, np.random.default_rng(1))
-    np.testing.assert_array_equal(again, out)
-
-
-def test_graphs_with_several_generators_are_not_compiled():
-    """Threading two generators onto one would need their inner graphs: the caller must know."""
-    two = pm.CustomDist.dist(
-        1.0,
-        dist=lambda scale, size: pm.Normal.dist(size=size) + pm.Exponential.dist(scale, size=size),
-    )
-    assert compile_draws([two], Layout.of([()])) is None

@@ -228,7 +228,8 @@ def test_draws_in_machine_code_have_the_density(monkeypatch):
     target, _, values, terms = drawn_together(
         names, 4000, lambda model: evaluated_in_python(PyMCTarget(model))
     )
-    assert target._prior._one_by_one._compiled(target.layout) is not None
+    drawn = target._prior._one_by_one
+    assert drawn.compiled is not drawn.first
     check_draws(values, terms)
 
 

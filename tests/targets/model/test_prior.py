@@ -196,7 +196,8 @@ def test_children_follow_their_parents(fixture, request):
     if fixture == "hierarchy":
         assert target._prior._together is not None
     else:
-        assert target._prior._one_by_one._compiled(target.layout) is not None
+        drawn = target._prior._one_by_one
+        assert drawn.compiled is not drawn.first
     standard = (values["effect"] - values["location"][:, None]) / values["scale"][:, None]
     check_cdf(standard, stats.norm.cdf)
     check_cdf(values["scale"], stats.halfnorm.cdf)
