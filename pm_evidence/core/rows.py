@@ -1,36 +1,20 @@
 """Work on the rows of arrays, which a run may divide among threads and workers."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-
-class RowWork(Protocol):
-    """Work on rows of arrays, each of which is treated in the same way whatever the others are.
-
-    It is pickled if rows are sent to other processes.
-    """
-
-    def __call__(self, *rows: NDArray[Any]) -> None:
-        """Work on some rows of every array, in place."""
-        ...
-
-
-class Divide(Protocol):
-    """What carries out work on rows in parts."""
-
-    def __call__(
-        self, work: RowWork, read: Sequence[NDArray[Any]], written: Sequence[NDArray[Any]]
-    ) -> None:
-        """Do the work on all rows; see ``over_rows``."""
-        ...
-
+# Work on some rows of arrays, in place; each is treated in the same way whatever the others are.
+# The function is pickled if rows are sent to other processes.
+type RowWork = Callable[..., None]
+# What carries out work on the rows of arrays that are read and of arrays that are written, in parts
+type Divide = Callable[[RowWork, Sequence[NDArray[Any]], Sequence[NDArray[Any]]], None]
 
 # A thread that is started within a run does not inherit this value: a block does its work alone.
 _DIVIDE: ContextVar[Divide | None] = ContextVar("divide", default=None)
