@@ -13,7 +13,7 @@ from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import Role, TemperedChains
 from pm_evidence.plots import layout
 from pm_evidence.results import schema
-from pm_evidence.results.record import to_record
+from pm_evidence.results.datatree import to_record
 from pm_evidence.results.stored import group_of
 from pm_evidence.schedules import rejection_rates
 

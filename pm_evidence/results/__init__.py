@@ -2,9 +2,14 @@
 
 from pm_evidence.results.average import average_models
 from pm_evidence.results.compare import BayesFactor, compare, factor_of_results
-from pm_evidence.results.datatree import attach_evidence, log_evidence, to_datatree
+from pm_evidence.results.datatree import (
+    attach_evidence,
+    estimate,
+    log_evidence,
+    to_datatree,
+    to_record,
+)
 from pm_evidence.results.observed import fingerprint
-from pm_evidence.results.record import estimate, to_record
 from pm_evidence.results.sequential import sequential_evidence
 from pm_evidence.results.summary import summary
 from pm_evidence.results.table import format_table

@@ -9,13 +9,13 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.checks import check_count, check_kind, described
+from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.exceptions import usual_floats, warn
 from pm_evidence.core.random import Phase, generator, resolve_seed
 from pm_evidence.core.records import Status
 from pm_evidence.estimators.errors import spread
 from pm_evidence.results import datatree, schema
-from pm_evidence.results.compare import compare, prior_of
+from pm_evidence.results.compare import check_models, compare, prior_of
 from pm_evidence.results.elpd import origin_of
 
 Floats = NDArray[np.float64]
@@ -92,10 +92,10 @@ class SharedGroup:
     left_out: list[str]  # variables that are not shared
 
     @classmethod
-    def of(cls, group: str, results: Mapping[str, xr.DataTree]) -> "SharedGroup | None":
-        """Return what the results share of a group; None if not all of them have it."""
-        if any(group not in dt.children for dt in results.values()):
-            return None
+    def of(
+        cls, group: str, results: Mapping[str, xr.DataTree], origins: list[NDArray[np.int64]]
+    ) -> "SharedGroup":
+        """Return what the results share of a group, which all of them have."""
         found = [dt[group].to_dataset() for dt in results.values()]
         for (name, dt), data in zip(results.items(), found, strict=True):
             _check_draws(f"models[{name!r}]", group, data, dt[schema.POSTERIOR].sizes)
@@ -113,7 +113,6 @@ class SharedGroup:
                 f"models must share at least one variable of the posterior, got {every} in some "
                 "of them only; add a deterministic variable of the same name to each model."
             )
-        origins = [origin_of(dt, f"models[{k!r}]") for k, dt in results.items()]
         return cls([data[shared] for data in found], origins, left_out)
 
     def mixed(self, shares: MixedDraws) -> xr.Dataset:
@@ -132,14 +131,11 @@ class SharedGroup:
             for name, labels in first.coords.items()
             if not set(labels.dims) & set(schema.SAMPLE_DIMS)
         }
+        coords |= {
+            dim: np.arange(n) for dim, n in zip(schema.SAMPLE_DIMS, shares.model.shape, strict=True)
+        }
         coords[MODEL] = (schema.SAMPLE_DIMS, shares.model)
-        attrs = {"left_out": ", ".join(self.left_out)}
-        return xr.Dataset(variables, coords, attrs).assign_coords(
-            {
-                dim: np.arange(n)
-                for dim, n in zip(schema.SAMPLE_DIMS, shares.model.shape, strict=True)
-            }
-        )
+        return xr.Dataset(variables, coords, {"left_out": ", ".join(self.left_out)})
 
     def average(self, table: pd.DataFrame) -> xr.Dataset:
         """Return means over the models, with their errors."""
@@ -187,18 +183,12 @@ def _is_shared(name: str, datasets: Sequence[xr.Dataset]) -> bool:
     """Return whether a variable has the same dimensions and labels in all groups."""
     if any(name not in data for data in datasets):
         return False
-    first, *others = (data[name] for data in datasets)
-    if first.dtype.kind not in "biuf":
-        return False
+    first, *_ = variables = [data[name] for data in datasets]
     return all(
-        _own_dims(first) == _own_dims(other)
-        and other.dtype.kind in "biuf"
-        and all(
-            first.sizes[dim] == other.sizes[dim]
-            and np.array_equal(first[dim].values, other[dim].values)
-            for dim in _own_dims(first)
-        )
-        for other in others
+        each.dtype.kind in "biuf"
+        and _own_dims(each) == _own_dims(first)
+        and all(first[dim].variable.equals(each[dim].variable) for dim in _own_dims(first))
+        for each in variables
     )
 
 
@@ -304,19 +294,26 @@ def average_models(
     >>> sorted({str(name) for name in mixed["posterior"]["model"].values.ravel()})
     ['narrow', 'wide']
     """
-    table = compare(_checked(models), prior_probs)
+    check_models(models)
+    for name in models:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"models must have names as keys, got {described(name)}; put them in quotes."
+            )
+    origins = [origin_of(dt, f"models[{name!r}]") for name, dt in models.items()]
+    table = compare(models, prior_probs)
     table = table.loc[list(models)]  # in the order that was given
     prior = prior_of(list(models), prior_probs)
     _check_known(table)
     seed = resolve_seed(random_seed)
-    groups = {name: SharedGroup.of(name, models) for name in _MIXED}
-    shares = MixedDraws.of(models, table["prob"].to_numpy(), draws, seed)
-    found = {name: group.mixed(shares) for name, group in groups.items() if group is not None}
-    averages = {
-        f"{name}_average": group.average(table)
-        for name, group in groups.items()
-        if group is not None
+    groups = {
+        group: SharedGroup.of(group, models, origins)
+        for group in _MIXED
+        if all(group in dt.children for dt in models.values())
     }
+    shares = MixedDraws.of(models, table["prob"].to_numpy(), draws, seed)
+    found = {name: group.mixed(shares) for name, group in groups.items()}
+    averages = {f"{name}_average": group.average(table) for name, group in groups.items()}
     probabilities = xr.Dataset(
         {
             **{name: (MODEL, table[name].to_numpy()) for name in ("prob", "prob_mcse")},
@@ -335,29 +332,6 @@ def average_models(
     for group in tree.values():
         group.attrs = datatree.made_attrs(dict(group.attrs))
     return xr.DataTree.from_dict(tree)
-
-
-def _checked(models: Any) -> Mapping[str, xr.DataTree]:
-    """Return the results, if all of them have a posterior."""
-    if not isinstance(models, Mapping) or isinstance(models, xr.DataTree | xr.Dataset):
-        raise TypeError(
-            f"models must be a mapping of names to results, got {described(models)}; pass for "
-            'example {"pooled": dt1, "hierarchical": dt2}.'
-        )
-    if not models:
-        raise ValueError("models must name at least one model, got none; pass a mapping.")
-    for name, dt in models.items():
-        if not isinstance(name, str):
-            raise TypeError(
-                f"models must have names as keys, got {described(name)}; put them in quotes."
-            )
-        check_kind(f"models[{name!r}]", dt, xr.DataTree, "pass what sample_evidence returned")
-        if schema.POSTERIOR not in dt.children:
-            raise ValueError(
-                f"models[{name!r}] must have the group 'posterior', got the groups "
-                f"{', '.join(dt.children) or '(none)'}; pass what sample_evidence returned."
-            )
-    return models
 
 
 def _check_known(table: pd.DataFrame) -> None:

@@ -112,13 +112,7 @@ def compare(
     >>> table["log_bf"].round(2).to_dict()
     {'slope': 0.0, 'flat': -2.3}
     """
-    if not isinstance(models, Mapping) or isinstance(models, xr.DataTree | xr.Dataset):
-        raise TypeError(
-            f"models must be a mapping of names to results, got {described(models)}; pass for "
-            'example {"pooled": dt1, "hierarchical": dt2}.'
-        )
-    if not models:
-        raise ValueError("models must name at least one model, got none; pass a mapping.")
+    check_models(models)
     check_flag("loo", loo)
     entries = {name: entry_of(f"models[{name!r}]", model) for name, model in models.items()}
     check_same_data({name: entry.fingerprint for name, entry in entries.items()})
@@ -137,6 +131,17 @@ def compare(
         "runs": {name: _settings(model) for name, model in models.items()},
     }
     return table
+
+
+def check_models(models: Any) -> None:
+    """Raise TypeError or ValueError unless models are named, and there is at least one."""
+    if not isinstance(models, Mapping) or isinstance(models, xr.DataTree | xr.Dataset):
+        raise TypeError(
+            f"models must be a mapping of names to results, got {described(models)}; pass for "
+            'example {"pooled": dt1, "hierarchical": dt2}.'
+        )
+    if not models:
+        raise ValueError("models must name at least one model, got none; pass a mapping.")
 
 
 def _settings(model: Source) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""A run as a DataTree in ArviZ's schema, and the evidence read back from one."""
+"""A run as a DataTree in ArviZ's schema, and its evidence and its record read back from one."""
 
 import json
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,26 +11,21 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from pm_evidence.core.codec import encoded
-from pm_evidence.core.records import BlockRecord, LogEvidence, Role, RunRecord
-from pm_evidence.estimators.reweighting import allocation_of
+from pm_evidence.core.checks import described
+from pm_evidence.core.codec import Unreadable, decoded, encoded
+from pm_evidence.core.exceptions import usual_floats
+from pm_evidence.core.records import BlockRecord, CrossCheck, LogEvidence, Role, RunRecord
+from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
-from pm_evidence.results.stored import estimate_of, evidence_of, not_a_tree
+from pm_evidence.results.stored import estimate_of, evidence_of, incomplete, not_a_tree
+from pm_evidence.schedules import Allocation, optimal_allocation
 
 Arrays = Mapping[str, NDArray[Any]]
 
 _INT64 = np.iinfo(np.int64)
 # What the group ``record`` leaves out of a block: draws, which are in ``posterior``.
 _DRAWS = ("draws", "log_density", "log_weight", "fit_draws", "fit_log_density", "visited")
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """Names that a model gives to its dimensions."""
-
-    coords: Mapping[str, Sequence[Any]]  # labels of each dimension
-    dims: Mapping[str, Sequence[str | None]]  # dimensions of each variable, without chain and draw
 
 
 def made_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,53 +38,26 @@ def made_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
 def _groups(
     groups: Mapping[str, Arrays],
     sample_dims: tuple[str, ...],
-    named: Named,
+    coords: Mapping[str, Sequence[Any]],
+    dims: Mapping[str, Sequence[str | None]],
     attrs: Mapping[str, Any],
 ) -> dict[str, xr.Dataset]:
     """Build the groups that have content as ``pm.sample`` does."""
     from arviz_base import dict_to_dataset
 
-    if sample_dims:
-        _check_samples(groups)
-    coords: dict[Any, Any] = {str(name): _labels(values) for name, values in named.coords.items()}
-    plain = {str(name): _plain(value) for name, value in attrs.items()}
-    out = {}
-    for group, arrays in groups.items():
-        for name, values in arrays.items():
-            if np.asarray(values).dtype == object:
-                raise ValueError(
-                    f"{group}[{name!r}] must have a plain dtype, got object, which cannot be "
-                    "saved; convert it to numbers or strings of one shape."
-                )
-        if arrays:
-            out[group] = dict_to_dataset(
-                arrays,
-                coords=coords,
-                dims=_fitting_dims(arrays, len(sample_dims), coords, named.dims),
-                sample_dims=list(sample_dims),
-                attrs=plain,
-                check_conventions=False,  # there may be more chains than draws
-            )
-    return out
-
-
-def _check_samples(samples: Mapping[str, Arrays]) -> None:
-    """Raise ValueError for arrays that xarray would align by padding with NaN."""
-    first: tuple[str, tuple[int, ...]] | None = None
-    for group, arrays in samples.items():
-        for name, values in arrays.items():
-            shape = np.shape(values)[:2]
-            if len(shape) < 2:
-                raise ValueError(
-                    f"{group}[{name!r}] must have shape (n_chains, n_draws, ...), got "
-                    f"{np.shape(values)}; add the missing dimensions in front."
-                )
-            first = first or (f"{group}[{name!r}]", shape)
-            if shape != first[1]:
-                raise ValueError(
-                    f"{group}[{name!r}] must have as many chains and draws as {first[0]}, "
-                    f"{first[1]}, got {shape}; cut them to the same draws."
-                )
+    labels: dict[Any, Any] = {str(name): _labels(values) for name, values in coords.items()}
+    return {
+        group: dict_to_dataset(
+            arrays,
+            coords=labels,
+            dims=_fitting_dims(arrays, len(sample_dims), labels, dims),
+            sample_dims=list(sample_dims),
+            attrs={str(name): _plain(value) for name, value in attrs.items()},
+            check_conventions=False,  # there may be more chains than draws
+        )
+        for group, arrays in groups.items()
+        if arrays
+    }
 
 
 def _fitting_dims(
@@ -147,15 +115,9 @@ def _plain(value: Any) -> Any:
     return json.dumps(value, default=str)
 
 
-def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Dataset:
-    """Return the estimates, one entry per estimator; raise ValueError if names do not fit."""
+def evidence_group(evidence: Sequence[LogEvidence]) -> xr.Dataset:
+    """Return the estimates, one entry per estimator."""
     names = [estimate.estimator for estimate in evidence]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(
-            f"evidence must hold estimates with different names, got {names}; rename or drop some."
-        )
-    if recommended not in names:
-        raise ValueError(f"recommended must be one of {names}, got {recommended!r}; name one.")
     dim = schema.ESTIMATOR
     variables: dict[str, Any] = {
         field: (dim, np.array([getattr(estimate, field) for estimate in evidence], np.float64))
@@ -172,8 +134,6 @@ def evidence_group(evidence: Sequence[LogEvidence], recommended: str) -> xr.Data
 
 def work_group(record: RunRecord) -> xr.Dataset:
     """Return the work of each path and the cost of each block, without padding."""
-    if not record.of(Role.FORWARD):
-        raise ValueError("record must have at least one forward block, got none; run the sampler.")
     variables: dict[str, Any] = {}
     for role in (role for role in record.blocks if record.of(role)):
         blocks = record.of(role)
@@ -214,7 +174,7 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     beta = np.asarray(record.beta, np.float64)
     n_stages = beta.size - 1
     directions = {role: record.of(role) for role in schema.DIRECTIONS if record.of(role)}
-    traces = [_average_trace(blocks, n_stages, role) for role, blocks in directions.items()]
+    traces = [_average_trace(blocks) for blocks in directions.values()]
     variables: dict[str, Any] = {"beta": (schema.BETA_POINT, beta)}
     for name, units in schema.TRACE_UNITS.items():
         values = np.stack([trace[name] for trace in traces])
@@ -230,11 +190,9 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     if np.isfinite(ends).any():
         variables[schema.ENERGY_END] = (schema.DIRECTION, ends, {"units": schema.NATS})
     for name, setting in record.settings.items():
-        values = np.asarray(setting, np.float64)
-        _check_length(f"settings[{name!r}]", values, n_stages)
         # A slash would be read as a path into the tree.
         safe_name = schema.KERNEL_PREFIX + name.replace("/", ".")
-        variables[safe_name] = (schema.STAGE, values)
+        variables[safe_name] = (schema.STAGE, np.asarray(setting, np.float64))
     coords = {
         schema.STAGE: np.arange(n_stages),
         schema.BETA_POINT: np.arange(n_stages + 1),
@@ -243,33 +201,35 @@ def annealing_group(record: RunRecord) -> xr.Dataset:
     return xr.Dataset(variables, coords=coords)
 
 
-def _average_trace(
-    blocks: Sequence[BlockRecord], n_stages: int, role: Role
-) -> dict[str, NDArray[np.float64]]:
+def allocation_of(record: RunRecord) -> tuple[Allocation, Allocation] | None:
+    """Return the particles that a run spent on each stage, and the best use of as many."""
+    blocks = record.of(Role.FORWARD)
+    particles = np.array([block.trace.particles for block in blocks])
+    ess = np.array([block.trace.ess for block in blocks])
+    if not particles.size or not (np.isfinite(particles) & (ess > 0.0)).all():
+        return None
+    # rounding may put a share of equal weights above 1
+    variance = np.maximum(1.0 / ess - 1.0, 0.0).mean(axis=0)
+    spent = particles.mean(axis=0)
+    found = Allocation(spent, float((variance / spent).sum()))
+    return found, optimal_allocation(variance, float(spent.sum()))
+
+
+def _average_trace(blocks: Sequence[BlockRecord]) -> dict[str, NDArray[np.float64]]:
     """Average the diagnostics over blocks.
 
     The variance is that of all blocks together, including the variance of the block means. Without
     this it would be too small if blocks are small populations.
     """
-    stacks: dict[str, NDArray[np.float64]] = {}
-    for name in schema.TRACE_UNITS:
-        rows = [np.asarray(getattr(item.trace, name), np.float64) for item in blocks]
-        for item, row in zip(blocks, rows, strict=True):
-            _check_length(f"{name} of {role} block {item.block}", row, n_stages)
-        stacks[name] = np.stack(rows)
+    stacks = {
+        name: np.array([getattr(block.trace, name) for block in blocks], np.float64)
+        for name in schema.TRACE_UNITS
+    }
     means = {name: stack.mean(axis=0) for name, stack in stacks.items()}
     # infinite energies give a variance of NaN, and very large ones an infinite variance
     with np.errstate(invalid="ignore", over="ignore"):
         means["energy_var"] = means["energy_var"] + stacks["energy_mean"].var(axis=0)
     return means
-
-
-def _check_length(name: str, values: NDArray[np.float64], n_stages: int) -> None:
-    if values.shape != (n_stages,):
-        raise ValueError(
-            f"{name} must have one entry per stage, shape ({n_stages},), got {values.shape}; "
-            "the record's beta must have one entry more than it has stages."
-        )
 
 
 def to_datatree(
@@ -323,30 +283,17 @@ def to_datatree(
     DataTree
         With the groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data``
         (those that have content), ``log_evidence``, ``work``, ``annealing`` and ``record``.
-
-    Raises
-    ------
-    ValueError
-        If the estimates are unusable (none, equal names, ``recommended`` not among them), the
-        record has no forward block or traces of the wrong length, or an array has an object
-        dtype or a different number of chains and draws from the rest.
     """
-    samples = {
-        schema.POSTERIOR: dict(posterior),
-        schema.SAMPLE_STATS: dict(sample_stats or {}),
-    }
-    data = {
-        schema.OBSERVED_DATA: dict(observed_data or {}),
-        schema.CONSTANT_DATA: dict(constant_data or {}),
-    }
+    samples = {schema.POSTERIOR: posterior, schema.SAMPLE_STATS: sample_stats or {}}
+    data = {schema.OBSERVED_DATA: observed_data or {}, schema.CONSTANT_DATA: constant_data or {}}
     library = {"inference_library": schema.INFERENCE_LIBRARY}
     if schema.INFERENCE_LIBRARY in versions:
         library["inference_library_version"] = versions[schema.INFERENCE_LIBRARY]
-    named = Named(coords or {}, dims or {})
+    named, of_samples = (coords or {}, dims or {}), {**library, **(sample_attrs or {})}
     groups = {
-        **_groups(samples, schema.SAMPLE_DIMS, named, {**library, **(sample_attrs or {})}),
-        **_groups(data, (), named, library),
-        schema.LOG_EVIDENCE: evidence_group(evidence, recommended),
+        **_groups(samples, schema.SAMPLE_DIMS, *named, of_samples),
+        **_groups(data, (), *named, library),
+        schema.LOG_EVIDENCE: evidence_group(evidence),
         schema.WORK: work_group(record),
         schema.ANNEALING: annealing_group(record),
         schema.RECORD: record_group(record),
@@ -430,4 +377,152 @@ def attach_evidence(idata: xr.DataTree, evidence: xr.DataTree) -> xr.DataTree:
     for name in schema.EVIDENCE_GROUPS:
         if name in evidence.children:
             out[name] = xr.DataTree(evidence[name].to_dataset())
+    return out
+
+
+@usual_floats()
+def estimate(
+    dt: xr.DataTree | RunRecord, estimators: str | Sequence[str] | None = None
+) -> dict[str, LogEvidence]:
+    """Estimate the log evidence from a stored run, without sampling again.
+
+    Parameters
+    ----------
+    dt : DataTree or RunRecord
+        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file to which
+        one of them was saved; or the record that `to_record` returns for it.
+    estimators : str or sequence of str, optional
+        Names of estimators, in the order of the result. If left out, those that the run itself
+        reports, the recommended one first.
+
+    Returns
+    -------
+    dict of str to LogEvidence
+        One estimate for each name, with value, error and interval in nats.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is neither a DataTree nor a record, or ``estimators`` is neither a name nor a
+        sequence of names.
+    ValueError
+        As `to_record`; or if an estimator is unknown, or not available for this run.
+
+    Notes
+    -----
+    An estimate that the run reported is reproduced exactly, including its status. This also holds
+    for what was determined after the work: the limit that ended the run (``max_time``,
+    ``max_draws``), the check of a noisy estimate of the likelihood and, with
+    ``potentials="prior"``, the normalising constant of the prior, which is subtracted from every
+    log evidence.
+
+    Estimators that the run did not report have the statuses of their own functions in
+    ``pm_evidence.estimators``, which do not compare them with other estimates. Available are:
+
+    - ``jarzynski``, ``lower_bound`` and ``cumulant_forward`` for every run (the last one if no
+      path has weight zero);
+    - ``bar``, ``histogram``, ``histogram_posterior``, ``jarzynski_reverse``, ``cumulant``,
+      ``cumulant_reverse`` and ``upper_bound`` for runs in both directions;
+    - ``smc`` and ``single_run`` for runs with islands, including islands that reverse paths start
+      from; ``power_posterior`` for runs of islands alone;
+    - ``importance`` and ``bridge`` if the run fitted a density;
+    - ``mbar``, ``chained_bar``, ``stepping_stone``, ``stepping_stone_reverse``, ``ti``,
+      ``ti_trapezoid`` and ``ti_riemann`` for parallel and simulated tempering, and ``rts``, ``ts``
+      and ``ti_rb`` for the latter; of the work, which is that of their first states, only
+      ``smc``, ``jarzynski`` and ``lower_bound``.
+
+    Examples
+    --------
+    >>> import pymc as pm, pm_evidence as pe
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 1)
+    ...     y = pm.Normal("y", mu, 1, observed=[0.5, 1.5])
+    >>> dt = pe.sample_evidence(model, draws=400, random_seed=1, progressbar=False)
+    >>> sorted(pe.estimate(dt))
+    ['bridge', 'importance', 'single_run', 'smc']
+    >>> pe.estimate(dt)["smc"] == pe.log_evidence(dt, estimator="smc")
+    True
+    >>> pe.estimate(dt, "power_posterior")["power_posterior"].estimator
+    'power_posterior'
+    """
+    record = dt if isinstance(dt, RunRecord) else to_record(dt)
+    if estimators is None:
+        return {found.estimator: found for found in estimates(record)}
+    there = applicable(record)
+    names = [estimators] if isinstance(estimators, str) else estimators
+    if not isinstance(names, Iterable) or getattr(names, "shape", (1,)) == ():
+        raise TypeError(
+            f"estimators must be a name or a sequence of names, got {described(estimators)}; "
+            f"choose among {', '.join(map(repr, there))}."
+        )
+    for name in (names := list(names)):
+        if not isinstance(name, str) or name not in there:
+            raise ValueError(
+                f"estimators must be among those that are available for this run, "
+                f"{', '.join(map(repr, there))}, got {described(name)}; choose others, or sample "
+                "with another method."
+            )
+    return {name: there[name]() for name in names}
+
+
+def to_record(dt: xr.DataTree) -> RunRecord:
+    """Return the record of a stored run.
+
+    Parameters
+    ----------
+    dt : DataTree
+        From ``sample_evidence``, ``simulate_and_certify``, `attach_evidence`, or a file to which
+        one of them was saved.
+
+    Returns
+    -------
+    RunRecord
+        All data of a run that estimators need, exactly: work, traces, bridges and origins of every
+        block, and the facts of the run. Draws are not included (``draws``, ``log_density``,
+        ``log_weight``, ``fit_draws``, ``fit_log_density`` and ``visited`` are None); those of the
+        posterior are in the group ``posterior`` of ``dt``.
+
+    Raises
+    ------
+    TypeError
+        If ``dt`` is not a DataTree.
+    ValueError
+        If the group ``record`` is missing, or is not as ``sample_evidence`` wrote it.
+    """
+    attrs = evidence_of(dt, "dt").attrs
+    if schema.RECORD not in dt.children:
+        raise ValueError(incomplete("dt", schema.RECORD, "the record of the run"))
+    group = dt[schema.RECORD].to_dataset()
+    arrays = {str(name).removesuffix("_numbers"): group[name].values for name in group.data_vars}
+    try:
+        text = np.asarray(arrays.pop(schema.TREE), np.uint8).tobytes()
+        record = decoded(json.loads(text), arrays)
+        if not isinstance(record, RunRecord):
+            raise Unreadable(f"it holds {described(record)}")
+        seconds = {name: float(attrs[name]) for name in schema.SECONDS if name in attrs}
+    except (Unreadable, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"dt must have the record of a run in its group {schema.RECORD!r}, but {error}; read "
+            "the original file that sample_evidence wrote, or sample again."
+        ) from error
+    return record.stating(**seconds)
+
+
+def rechecked(dt: xr.DataTree, coarse: LogEvidence) -> xr.DataTree:
+    """Return a result whose status says if an independent coarse run has found more evidence."""
+    record = to_record(dt)
+    if record.facts.cross_check is not None or record.facts.prior_constant is not None:
+        return dt  # another check is there, or the evidence includes that of another run
+    record = record.stating(cross_check=CrossCheck(coarse.value, coarse.mcse, "coarse"))
+    found = estimates(record)
+    stored = dt[schema.LOG_EVIDENCE].to_dataset()
+    if [each.status for each in found] == list(stored["status"].values):
+        return dt
+    group = evidence_group(found)
+    facts = {**record.facts.attributes(), schema.RECOMMENDED: found[0].estimator}
+    group.attrs = made_attrs({**{str(k): v for k, v in stored.attrs.items()}, **facts})
+    again = record_group(record)
+    again.attrs = dict(dt[schema.RECORD].attrs)
+    out = dt.copy()
+    out[schema.LOG_EVIDENCE], out[schema.RECORD] = xr.DataTree(group), xr.DataTree(again)
     return out

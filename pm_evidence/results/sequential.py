@@ -13,7 +13,7 @@ from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import Role
 from pm_evidence.estimators.errors import spread
 from pm_evidence.results.compare import check_same_data, entry_of
-from pm_evidence.results.record import to_record
+from pm_evidence.results.datatree import to_record
 from pm_evidence.results.stored import not_a_tree
 
 Floats = NDArray[np.float64]

@@ -140,7 +140,7 @@ def test_doubtful_evidences_warn(models):
 
 def test_what_cannot_be_averaged_is_refused(models):
     ones = np.ones(DRAWS)
-    of_type = r"models\['a'\] must be of type"
+    of_type = r"models\['a'\] must be an xarray\.DataTree"
     cases = [
         (None, TypeError, "models must be a mapping of names"),
         ({}, ValueError, "models must name at least one"),

@@ -21,7 +21,6 @@ from pm_evidence.results.datatree import (
     made_attrs,
     work_group,
 )
-from tests.api.refusals import check_refusals
 
 N_STAGES = 4
 BAR = LogEvidence(-31.311, 0.012, "bar", "ok", -31.335, -31.287)
@@ -215,36 +214,7 @@ def test_files_give_back_exactly_what_was_written(tmp_path, kind, reverse):
     assert log_evidence(back, estimator="jarzynski").message == JARZYNSKI.message
 
 
-# What is refused
-
-
-def test_what_cannot_be_stored_is_refused():
-    """Estimates without a name of their own, records that contradict themselves, odd arrays."""
-    y = np.array([1, None], dtype=object)
-    unequal = {"posterior": {"mu": np.ones((2, 5)), "nu": np.ones((2, 4))}}
-    stages = r"energy_mean of forward block 0 must have .*, shape \(1,\), got \(4,\); the record's"
-    cases = [
-        ({"evidence": ()}, r"evidence must hold estimates with different names, got \[\]"),
-        ({"evidence": (BAR, BAR)}, r"different names, got \['bar', 'bar'\]; rename"),
-        ({"recommended": "mbar"}, r"recommended must be one of \['bar', .* got 'mbar'; name one"),
-        (
-            {"record": make_record(forward=[])},
-            "record must have at least one forward block, got none",
-        ),
-        ({"record": make_record(beta=np.array([0.0, 1.0]))}, stages),
-        (
-            {"record": make_record(settings={"scale": np.ones(5)})},
-            r"settings\['scale'\] must have one entry per stage",
-        ),
-        (unequal, r"posterior\['nu'\] must have as many chains and draws as .*'mu'\], \(2, 5\)"),
-        (
-            {"sample_stats": {"lp": np.ones((1, 5))}},
-            r"sample_stats\['lp'\] must have as many chains and draws",
-        ),
-        ({"posterior": {"mu": np.ones(5)}}, r"must have shape \(n_chains, n_draws, \.\.\.\)"),
-        ({"observed_data": {"y": y}}, r"observed_data\['y'\] must have a plain dtype, got object"),
-    ]
-    check_refusals(make_tree, [(given, ValueError, message) for given, message in cases])
+# What does not fit
 
 
 def test_a_dimension_name_that_does_not_fit_is_dropped_aloud():

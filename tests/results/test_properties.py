@@ -4,7 +4,7 @@ from hypothesis import given, settings
 
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.results import to_datatree
-from pm_evidence.results.record import estimate, to_record
+from pm_evidence.results.datatree import estimate, to_record
 from tests.core.test_properties import assert_same
 from tests.strategies import run_records
 

@@ -3,7 +3,7 @@
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.results.record import rechecked
+from pm_evidence.results.datatree import rechecked
 from tests.models import shared
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 import pm_evidence as pe
-from pm_evidence.estimators.reweighting import allocation_of
+from pm_evidence.results.datatree import allocation_of
 from tests.paths.chain import chain
 
 OPTIONS = {"draws": 800, "target_mcse": None, "random_seed": 1, "progressbar": False}
