@@ -1,6 +1,5 @@
 """Schedules: from rules, from weights, or learnt from the variance of the energy."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_count, check_positive, described, float_array, real_number
+from pm_evidence.core.checks import check_positive, described, float_array, real_number
 from pm_evidence.core.contracts import FindsSteps, Path, State
 from pm_evidence.core.exceptions import NumericalError
 from pm_evidence.core.lazy import names_from
@@ -50,41 +49,41 @@ def refine(beta: Floats, n_stages: int) -> Floats:
     return np.interp(positions, np.arange(n_coarse + 1), beta)
 
 
-def fixed_schedule(schedule: Sequence[float] | Floats) -> Floats:
+def fixed_schedule(schedule: Any) -> Floats:
     """Return the inverse temperatures that a user gives, after checking them."""
-    if isinstance(schedule, str):
-        raise ValueError(_not_a_schedule(schedule))
     try:
-        beta = float_array("schedule", schedule)
-    except ValueError as error:
-        raise ValueError(_not_a_schedule(schedule)) from error
-    if beta.ndim == 0:
-        raise ValueError(_not_a_schedule(schedule))
-    if beta.ndim > 1 or beta.size < 2:
+        is_one = not isinstance(schedule, str) and float_array("schedule", schedule).ndim > 0
+    except ValueError:
+        is_one = False
+    if not is_one:
         raise ValueError(
-            f"schedule must be a sequence of at least two inverse temperatures, got shape "
+            f"schedule must be {', '.join(map(repr, SCHEDULES))}, a schedule object such as "
+            "pe.schedules.VarOpt(), or an array of inverse temperatures, got "
+            f"{described(schedule)}; [0, 0.5, 1] is a short one."
+        )
+    return rising("schedule", schedule)
+
+
+def rising(name: str, values: Any) -> Floats:
+    """Return inverse temperatures; raise ValueError unless they rise from 0 to 1."""
+    beta = float_array(name, values)
+    if beta.ndim != 1 or beta.size < 2:
+        raise ValueError(
+            f"{name} must be a sequence of at least two inverse temperatures, got shape "
             f"{beta.shape}; [0, 0.5, 1] is a short one."
         )
     if not (beta[0] == 0.0 and beta[-1] == 1.0):
         raise ValueError(
-            f"schedule must rise from 0 to 1, got {beta[0]} to {beta[-1]}; add the missing end."
+            f"{name} must rise from 0 to 1, got {beta[0]} to {beta[-1]}; add the missing end."
         )
     falls = np.flatnonzero(~(np.diff(beta) > 0))
     if falls.size:
         k = int(falls[0]) + 1
         raise ValueError(
-            f"schedule must rise from 0 to 1, got betas[{k}]={beta[k]} after {beta[k - 1]}; sort "
-            "it and drop repeats."
+            f"{name} must rise from 0 to 1, got betas[{k}]={beta[k]} after {beta[k - 1]}; sort it "
+            "and drop repeats."
         )
     return beta
-
-
-def _not_a_schedule(schedule: Any) -> str:
-    return (
-        f"schedule must be {', '.join(map(repr, SCHEDULES))}, a schedule object such as "
-        f"pe.schedules.VarOpt(), or an array of inverse temperatures, got {described(schedule)}; "
-        "[0, 0.5, 1] is a short one."
-    )
 
 
 # The smallest step is so small, and so much smaller that log weights differ by no more than this.
@@ -252,10 +251,6 @@ def varopt(
     Ising and Potts lattices use this function with the power 3/4 and a floor of 0.1: where their
     variance is large, relaxation is slow as well, so that steps have to be smaller still.
     """
-    _check(beta, variance, n_stages)
-    check_smoothing(smoothing)
-    _check_part("floor", floor)
-    check_positive("power", power)
     density = smoothed(np.maximum(variance, 0.0) ** power, smoothing)
     mean = np.average(density, weights=np.diff(beta))
     if not mean > 0.0:
@@ -279,38 +274,13 @@ def smoothed(values: Floats, share: float) -> Floats:
 
 def check_smoothing(smoothing: Any) -> float:
     """Return the share of pieces that are averaged; raise ValueError if it is not one."""
-    return _check_part("smoothing", smoothing)
-
-
-def _check_part(name: str, value: Any) -> float:
-    number = real_number(value)
+    number = real_number(smoothing)
     if number is None or not 0.0 <= number < 1.0:
         raise ValueError(
-            f"{name} must be a number from 0 to below 1, got {described(value)}; try {SMOOTHING}."
+            f"smoothing must be a number from 0 to below 1, got {described(smoothing)}; try "
+            f"{SMOOTHING}."
         )
     return number
-
-
-def _check(beta: Floats, variance: Floats, n_stages: int) -> None:
-    check_count("n_stages", n_stages, 1)
-    ends, values = float_array("beta", beta), float_array("variance", variance)
-    rises = ends.ndim == 1 and ends.size > 1 and ends[0] == 0.0 and ends[-1] == 1.0
-    if not rises or not (np.diff(ends) > 0.0).all():
-        raise ValueError(
-            f"beta must rise strictly from 0 to 1, got {described(beta)}; pass the schedule of the "
-            "trial run."
-        )
-    if values.shape != (ends.size - 1,):
-        raise ValueError(
-            f"variance must have one entry less than beta, {ends.size - 1}, got shape "
-            f"{values.shape}; pass one variance for each stage of the trial run."
-        )
-    bad = np.flatnonzero(~np.isfinite(values))
-    if bad.size:
-        raise ValueError(
-            f"variance must be finite, got variance[{bad[0]}]={values[bad[0]]}; leave out states "
-            "with an infinite energy."
-        )
 
 
 # Smallest share of the largest divergence that counts: an interval without any needs a stage too.
@@ -325,19 +295,6 @@ def gms13(knots: Floats, divergence: Floats, n_stages: int) -> Floats:
     proportion to the square root of the divergence. Stages need not end at a knot here: the
     schedule is the linear interpolation, so that any number of stages is divided exactly.
     """
-    check_count("n_stages", n_stages, 1)
-    knots, divergence = float_array("knots", knots), float_array("divergence", divergence)
-    ends = knots.ndim == 1 and knots.size > 1 and knots[0] == 0.0 and knots[-1] == 1.0
-    if not ends or not (np.diff(knots) > 0.0).all():
-        raise ValueError(
-            f"knots must rise strictly from 0 to 1, got {described(knots)}; sort them and add the "
-            "missing end."
-        )
-    if divergence.shape != (knots.size - 1,) or not np.isfinite(divergence).all():
-        raise ValueError(
-            f"divergence must be one finite number for each of {knots.size - 1} intervals, got "
-            f"shape {divergence.shape}; look for NaN."
-        )
     largest = float(divergence.max())
     share = np.sqrt(np.maximum(divergence, _LEAST * largest)) if largest > 0.0 else np.diff(knots)
     reached = np.append(0.0, np.cumsum(share))
@@ -368,7 +325,6 @@ def decelerated(beta: Floats, largest_step: float) -> Floats:
     stretch. The paper does not treat this case; here, all steps below the bound are then stretched
     by a common factor.
     """
-    check_largest_step(largest_step, len(beta) - 1)
     steps = np.diff(beta)
     if steps.max() <= largest_step:
         return beta

@@ -15,16 +15,17 @@ from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.random import Phase, seed_of_run
 from pm_evidence.core.records import SOUND, LogEvidence, Status, with_pointer
-from pm_evidence.estimators.errors import Spread, combined, interval, is_heavy, pareto_k, spread
-from pm_evidence.estimators.point_density import LEAST_BEYOND, point_density
-from pm_evidence.estimators.shares import (
+from pm_evidence.estimators.draws import (
     ENOUGH,
+    LEAST_BEYOND,
     Share,
     log_ratio,
+    point_density,
     share,
     share_of_groups,
     smallest_effective,
 )
+from pm_evidence.estimators.errors import Spread, combined, interval, is_heavy, pareto_k, spread
 from pm_evidence.results import schema
 from pm_evidence.results.compare import BayesFactor
 from pm_evidence.results.elpd import origin_of

@@ -20,8 +20,8 @@ from pm_evidence.core.checks import check_choice, check_flag, described, real_nu
 from pm_evidence.core.exceptions import ModelError, NumericalError, usual_floats, warn
 from pm_evidence.core.random import Phase, generator, resolve_seed
 from pm_evidence.core.records import LogEvidence, Status
+from pm_evidence.estimators.draws import Reweighted, reweighted
 from pm_evidence.estimators.errors import Spread, combined, interval
-from pm_evidence.estimators.reweighting import Reweighted, reweighted
 from pm_evidence.results import schema
 from pm_evidence.results.elpd import origin_of
 from pm_evidence.results.observed import posterior_of

@@ -8,22 +8,20 @@ from pm_evidence.estimators.bar import (
     histogram_posterior,
     work_density,
 )
-from pm_evidence.estimators.cumulant import (
+from pm_evidence.estimators.errors import difference
+from pm_evidence.estimators.jarzynski import (
     cumulant,
     cumulant_forward,
     cumulant_reverse,
-    lower_bound,
-    upper_bound,
-)
-from pm_evidence.estimators.jarzynski import (
     effective_sample_size,
     importance,
     jarzynski,
     jarzynski_reverse,
+    lower_bound,
     single_run,
+    upper_bound,
 )
 from pm_evidence.estimators.mbar import mbar, mbar_curve, multistate, multistate_curve
-from pm_evidence.estimators.of_paths import difference
 from pm_evidence.estimators.rts import rts, rts_combined, rts_combined_curve, rts_curve, ts
 from pm_evidence.estimators.ti import chained_bar, power_posterior, stepping_stone, ti, ti_rb
 from pm_evidence.estimators.verdicts import recommend

@@ -1,6 +1,6 @@
 """Log Z from forward and reverse work together: Bennett's acceptance ratio, bridges, histograms."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import (
-    check_count,
-    check_text,
-    described,
-    float_array,
-    plain_array,
-    real_number,
-)
+from pm_evidence.core.checks import check_count, check_text, described, plain_array, real_number
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.errors import Spread, checked_blocks, interval, spread
-from pm_evidence.estimators.jarzynski import checked_work
-from pm_evidence.estimators.verdicts import with_tail
+from pm_evidence.estimators.errors import (
+    Spread,
+    Verdict,
+    checked_blocks,
+    checked_pairs,
+    estimated,
+    spread,
+    with_tail,
+    without_error,
+)
+from pm_evidence.estimators.jarzynski import checked_pair, checked_work
 
 Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
 
 
 _MAX_ITERATIONS = 200
@@ -33,6 +35,10 @@ _LEAST_COMMON_PATHS = 10.0
 _LARGEST_MISFIT = 4.0
 _ROUNDING = 1e-9
 _NOTHING = 1e-100  # paths in the overlap
+_NO_OVERLAP = (
+    "forward and reverse work hardly overlap (about {:.1f} paths in the overlap): the error cannot "
+    "be trusted. Use more stages, more steps or a better kernel."
+)
 
 
 def bar(
@@ -102,15 +108,14 @@ def bar(
             "out if the reverse paths are independent."
         )
     shared = overlap(forward, reverse, size / len(reverse))
-    if not np.isfinite(shared.log_evidence):
-        message = "every forward path has weight zero. Use more draws or more stages."
-        return LogEvidence(-np.inf, float("nan"), name, Status.NO_SUPPORT, message=message)
     value = shared.log_evidence
+    if not np.isfinite(value):
+        message = "every forward path has weight zero. Use more draws or more stages."
+        return without_error(name, value, Status.NO_SUPPORT, message)
     if shared.n_common < _NOTHING:
-        return LogEvidence(value, float("nan"), name, Status.NO_OVERLAP, message=_no_overlap(0.0))
+        return without_error(name, value, Status.NO_OVERLAP, _NO_OVERLAP.format(0.0))
     found = spread(*zip(shared.contributions(), blocks, strict=True))
-    status, message = _verdict(shared, found, shared.misfit(*blocks))
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
+    return estimated(name, value, found, _verdicts(shared, found, blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,28 +158,27 @@ class Overlap:
 
     def misfit(
         self,
-        forward_blocks: NDArray[np.int64] | None = None,
-        reverse_blocks: NDArray[np.int64] | None = None,
+        forward_blocks: Whole | None = None,
+        reverse_blocks: Whole | None = None,
     ) -> float:
         """Return by how many standard errors the work violates the fluctuation theorem.
 
         By the fluctuation theorem the log odds of a path's direction are its work plus log Z, with
         a slope of one; this is the score test of the slope.
         """
+        n_forward = len(self.forward)
         work = np.concatenate([self.work_forward, self.work_reverse])
-        reverse = np.concatenate([self.forward, 1.0 - self.reverse])  # probability of reverse
-        counts = np.repeat([1.0, self.weight], [len(self.forward), len(self.reverse)])
-        weight = counts * reverse * (1.0 - reverse)
+        is_reverse = np.arange(work.size) >= n_forward
+        probability = np.concatenate([self.forward, 1.0 - self.reverse])  # of the reverse direction
+        counts = np.where(is_reverse, self.weight, 1.0)
+        weight = counts * probability * (1.0 - probability)
         total = float(weight.sum())
         if total == 0.0:  # the direction of every path is certain
             return 0.0
         work = np.where(weight > 0.0, work, 0.0)
-        deviation = work - float(weight @ work) / total
-        scores = np.where(weight > 0.0, deviation, 0.0) * -reverse
-        scores[len(self.forward) :] += np.where(weight > 0.0, deviation, 0.0)[len(self.forward) :]
-        scores *= counts
-        parts = np.split(scores, [len(self.forward)])
-        parts = [part - part.mean() for part in parts]
+        deviation = np.where(weight > 0.0, work - float(weight @ work) / total, 0.0)
+        scores = counts * deviation * (is_reverse - probability)
+        parts = [part - part.mean() for part in np.split(scores, [n_forward])]
         alone = spread(*((part, None) for part in parts))
         grouped = spread(*zip(parts, (forward_blocks, reverse_blocks), strict=True))
         inflation = grouped.mcse / alone.mcse if alone.mcse > 0.0 else 1.0
@@ -244,49 +248,30 @@ def bar_log_evidence(work_forward: Floats, work_reverse: Floats, weight: float =
     return -free_energy
 
 
-def checked_pair(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the work of both directions as vectors; raise ValueError where it is unusable."""
-    for name, values in (("work_forward", work_forward), ("work_reverse", work_reverse)):
-        if float_array(name, values).size == 0:
-            raise ValueError(
-                f"{name} must have at least one path, got none: this estimator needs both "
-                "directions. Run with direction='both', or use jarzynski or jarzynski_reverse."
-            )
-    return (
-        checked_work(work_forward, name="work_forward"),
-        checked_work(work_reverse, name="work_reverse", finite=True),
-    )
-
-
 def _log_expit(x: Floats) -> Floats:
     values: Floats = np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x)))
     return values
 
 
-def _no_overlap(n_common: float) -> str:
-    return (
-        f"forward and reverse work hardly overlap (about {n_common:.1f} paths in the overlap): the "
-        "error cannot be trusted. Use more stages, more steps or a better kernel."
-    )
-
-
-def _verdict(shared: Overlap, found: Spread, misfit: float) -> tuple[Status, str]:
+def _verdicts(
+    shared: Overlap, found: Spread, blocks: tuple[Whole | None, Whole | None]
+) -> Iterator[Verdict]:
     # SciPy is imported where it is used: it takes as long as the rest of the package
     from scipy.special import ndtr, stdtrit
 
     if not np.isfinite(found.mcse):
         message = "a single independent path or block gives no error estimate. Use at least two."
-        return Status.NO_ERROR, message
+        yield Status.NO_ERROR, message
     if shared.n_common < min(_LEAST_COMMON_PATHS, 0.5 * shared.most_common):
-        return Status.NO_OVERLAP, _no_overlap(shared.n_common)
-    if abs(misfit) > stdtrit(max(found.dof, 1.0), ndtr(_LARGEST_MISFIT)):
-        return Status.INCONSISTENT, (
+        yield Status.NO_OVERLAP, _NO_OVERLAP.format(shared.n_common)
+    misfit = abs(shared.misfit(*blocks))
+    if misfit > stdtrit(max(found.dof, 1.0), ndtr(_LARGEST_MISFIT)):
+        yield (
+            Status.INCONSISTENT,
             "forward and reverse work contradict each other (the fluctuation theorem is violated "
-            f"by {abs(misfit):.1f} standard errors): the reverse paths did not start from the "
-            "posterior. Give them better starts "
-            "(reverse_start=), more stages or a better kernel."
+            f"by {misfit:.1f} standard errors): the reverse paths did not start from the "
+            "posterior. Give them better starts (reverse_start=), more stages or a better kernel.",
         )
-    return Status.OK, ""
 
 
 # The fit is poor, and the usual ratio is taken, if its error is this many times smaller, or if this
@@ -331,8 +316,7 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     their Pareto tail, less the share of the posterior draws that lie there. Where the fit is poor,
     this is only added if hardly any posterior draws lie there.
     """
-    checked = checked_works(works)
-    forward, reverse = ([pair[k] for pair in checked] for k in (0, 1))
+    forward, reverse = zip(*checked_works(works), strict=True)
     ratio = partial(
         bar,
         np.concatenate(forward),
@@ -353,27 +337,13 @@ def bridge(works: Sequence[tuple[ArrayLike, ArrayLike]]) -> LogEvidence:
     return with_tail(found, log_weight, float(np.mean(beyond)))
 
 
-def checked_works(works: Any) -> list[tuple[Floats, ...]]:
+def checked_works(works: Any) -> list[list[Floats]]:
     """Return the work of every block; raise ValueError if it is missing or not a pair."""
-    if not isinstance(works, list | tuple) or not works:
-        raise ValueError(
-            f"works must be a list of at least one pair (forward, reverse), got "
-            f"{described(works)}; run the sampler."
-        )
-    found: list[tuple[Floats, ...]] = []
-    for i, pair in enumerate(works):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(
-                f"works[{i}] must be a pair (forward, reverse), got {described(pair)}; pass the "
-                "work at draws of the fitted density, and of the target."
-            )
-        sides = []
-        for k, values in enumerate(pair):
-            name = f"works[{i}][{k}]"
-            # a block may have no work on one side
-            is_empty = np.shape(plain_array(name, values)) == (0,)
-            sides.append(np.empty(0) if is_empty else checked_work(values, name=name))
-        found.append(tuple(sides))
+    remedy = "pass the work at draws of the fitted density, and of the target"
+    found = [
+        [_side(f"works[{i}][{k}]", values) for k, values in enumerate(pair)]
+        for i, pair in enumerate(checked_pairs("works", works, "(forward, reverse)", remedy))
+    ]
     for k, side in enumerate(("forward", "reverse")):
         if not sum(len(pair[k]) for pair in found):
             raise ValueError(
@@ -382,7 +352,13 @@ def checked_works(works: Any) -> list[tuple[Floats, ...]]:
     return found
 
 
-def _blocks(parts: Sequence[NDArray[np.float64]]) -> NDArray[np.int64]:
+def _side(name: str, values: ArrayLike) -> Floats:
+    """Return the work of a block on one side, where there may be none."""
+    is_empty = np.shape(plain_array(name, values)) == (0,)
+    return np.empty(0) if is_empty else checked_work(values, name=name)
+
+
+def _blocks(parts: Sequence[Floats]) -> Whole:
     return np.repeat(np.arange(len(parts)), [len(part) for part in parts])
 
 

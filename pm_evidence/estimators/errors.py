@@ -1,22 +1,31 @@
-"""Standard errors and intervals of paths and chains, and the tail of importance weights."""
+"""Standard errors of paths and chains, the tail of weights, and how an estimate is concluded.
 
-from collections.abc import Sequence
+A verdict is a row (status, message, statuses that it replaces; by default only ``"ok"``). Of the
+verdicts on an estimate the first that applies is the one that is reported.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import plain_array, whole_array
-from pm_evidence.core.records import LogEvidence
+from pm_evidence.core.checks import check_kind, described, plain_array, whole_array
+from pm_evidence.core.records import LogEvidence, Status
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Verdict = tuple[Status, str] | tuple[Status, str, Collection[str]]
 
 _FEWEST_WEIGHTS, _FEWEST_VALUES = 30, 5
 # A shape that is taken for larger ones: beyond it the mass of the tail is not known at all.
 _LARGEST_SHAPE = 0.9
-_LARGEST_LOG = 700.0  # of a number that float64 holds
+LARGEST_LOG = 700.0  # of a number that float64 holds
 
 
-def pareto_k(log_weight: NDArray[np.float64]) -> float:
+def pareto_k(log_weight: Floats) -> float:
     """Return the shape of the generalised Pareto tail of some weights.
 
     Vehtari, Simpson, Gelman, Yao and Gabry (2024), section 3.2; the same number as in arviz-stats,
@@ -35,7 +44,7 @@ def pareto_k(log_weight: NDArray[np.float64]) -> float:
     return _shape(weights[1:] - weights[0])
 
 
-def _shape(excess: NDArray[np.float64]) -> float:
+def _shape(excess: Floats) -> float:
     """Return the shape of a generalised Pareto density of sorted numbers above zero.
 
     The posterior mean of Zhang and Stephens (2009), shrunk towards 1/2 as if by ten more numbers.
@@ -66,18 +75,14 @@ def is_heavy(k: float, n: int) -> bool:
     return not np.isnan(k) and bool(k > min(1.0 - 1.0 / np.log10(n), 0.7))
 
 
-def unseen_tail(log_weight: NDArray[np.float64], log_mean: float) -> float:
+def unseen_tail(log_weight: Floats, log_mean: float) -> float:
     """Return the share of the mean weight that lies beyond the largest of some weights."""
     k = pareto_k(log_weight)
     if np.isnan(k):
         return 0.0
     shape = float(np.clip(k, 0.0, _LARGEST_SHAPE))
-    largest = float(np.exp(min(log_weight.max() - log_mean, _LARGEST_LOG)))
+    largest = float(np.exp(min(log_weight.max() - log_mean, LARGEST_LOG)))
     return largest / (len(log_weight) * (1.0 - shape))
-
-
-Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Spread:
     dof: float  # degrees of freedom that it was estimated with
 
 
-def spread(*parts: tuple[Floats, NDArray[np.int64] | None]) -> Spread:
+def spread(*parts: tuple[Floats, Whole | None]) -> Spread:
     """Return the spread of a sum of independent parts.
 
     The sum over blocks of squared contributions, with Satterthwaite's (1946) degrees of freedom.
@@ -123,17 +128,29 @@ def _summed(parts: Sequence[tuple[float, float]]) -> Spread:
     return Spread(float(np.sqrt(variance)), 1.0 / lost if lost > 0.0 else np.inf)
 
 
-def checked_blocks(name: str, blocks: ArrayLike | None, work: Floats) -> NDArray[np.int64] | None:
+def checked_blocks(name: str, blocks: ArrayLike | None, work: Floats) -> Whole | None:
     """Return the blocks of the paths as integers; raise ValueError if they do not fit the work."""
     if blocks is None:
         return None
-    index: NDArray[np.int64] = plain_array(name, blocks)
+    index: Whole = plain_array(name, blocks)
     if index.shape != work.shape or not np.issubdtype(index.dtype, np.integer):
         raise ValueError(
             f"{name} must have one integer per path, shape {work.shape}, got shape {index.shape} "
             f"and dtype {index.dtype}; leave it out where all paths are independent."
         )
     return index
+
+
+def checked_pairs(name: str, pairs: Any, what: str, remedy: str) -> Sequence[Any]:
+    """Return a list of pairs; raise ValueError if it is none."""
+    if not isinstance(pairs, list | tuple) or not pairs:
+        raise ValueError(
+            f"{name} must be a list of at least one pair {what}, got {described(pairs)}; {remedy}."
+        )
+    for i, pair in enumerate(pairs):
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ValueError(f"{name}[{i}] must be a pair {what}, got {described(pair)}; {remedy}.")
+    return pairs
 
 
 def interval(value: float, spread: Spread) -> tuple[float, float]:
@@ -150,6 +167,109 @@ def half_width(spread: Spread) -> float:
     if spread.dof == float("inf"):
         return float(ndtri(0.975)) * spread.mcse
     return float(stdtrit(max(spread.dof, 1.0), 0.975)) * spread.mcse
+
+
+# An interval around the log of a mean is not symmetric if the error is larger than this, in nats.
+LARGEST_MCSE = 0.5
+# With fewer effective weights than this, their variance does not estimate the error of their mean.
+_LEAST_EFFECTIVE = 5.0
+
+
+def judged(estimate: LogEvidence, verdicts: Iterable[Verdict]) -> LogEvidence:
+    """Return an estimate with the first verdict that applies to it."""
+    for status, message, *replaced in verdicts:
+        if estimate.status in (replaced[0] if replaced else (Status.OK,)):
+            return replace(estimate, status=status, message=message)
+    return estimate
+
+
+def estimated(
+    name: str, value: float, found: Spread, verdicts: Iterable[Verdict] = ()
+) -> LogEvidence:
+    """Return an estimate with its interval and the first of its verdicts."""
+    ends = interval(value, found)
+    return judged(LogEvidence(value, found.mcse, name, "ok", *ends, "", found.dof), verdicts)
+
+
+def without_error(name: str, value: float, status: Status, message: str) -> LogEvidence:
+    """Return an estimate that has no error."""
+    return LogEvidence(value, float("nan"), name, status, message=message)
+
+
+def of_weights(
+    log_weight: Floats,
+    effective: float,
+    light: bool,
+    what: str = "paths",
+    where: str = "",
+    remedy: str = "more draws, more stages or a better kernel",
+) -> Iterator[Verdict]:
+    """Yield the verdicts on a mean of weights; those that are ``light`` have no heavy tail."""
+    n = log_weight.size
+    if effective < min(_LEAST_EFFECTIVE, 0.5 * n):
+        yield (
+            Status.DOMINATED,
+            f"a few {what} carry nearly all of the weight{where} (effective number "
+            f"{effective:.1f} of {n}): the error cannot be trusted. Use {remedy}.",
+        )
+    k = float("nan") if light else pareto_k(log_weight)
+    if is_heavy(k, n):
+        yield (
+            Status.HEAVY_TAIL,
+            f"the weights{where} have a heavy tail (Pareto k {k:.2f} with {n} {what}), so that the "
+            f"largest weights may not have occurred: the error cannot be trusted. Use {remedy}.",
+        )
+
+
+def of_size(mcse: float, remedy: str) -> Iterator[Verdict]:
+    """Yield the verdict on an error that is large."""
+    if mcse > LARGEST_MCSE:
+        yield (
+            Status.HIGH_VARIANCE,
+            f"the error of {mcse:.2f} nats is too large for a symmetric interval. Use {remedy}.",
+        )
+
+
+def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -> LogEvidence:
+    """Return an estimate with the error of the tail that its draws may not have reached."""
+    if not np.isfinite(estimate.mcse):
+        return estimate
+    found = widened(estimate, max(unseen_tail(log_weight, estimate.value) - reached, 0.0))
+    if found.mcse <= LARGEST_MCSE:
+        return found
+    message = (
+        f"the error is {found.mcse:.2f} nats, because a large share of the evidence may lie where "
+        "the fitted density produced no draws. Use more draws or another parametrisation."
+    )
+    return judged(found, [(Status.HIGH_VARIANCE, message)])
+
+
+def difference(minuend: LogEvidence, subtrahend: LogEvidence) -> LogEvidence:
+    """Return ``minuend - subtrahend`` in nats; errors add in quadrature.
+
+    Parameters
+    ----------
+    minuend, subtrahend : LogEvidence
+        Independent estimates.
+
+    Returns
+    -------
+    LogEvidence
+        Its status and message are those of the first of the two whose status is not ``"ok"``. Its
+        interval is a Student interval whose degrees of freedom
+        are those of Welch and Satterthwaite.
+
+    Raises
+    ------
+    TypeError
+        If one of them is no LogEvidence.
+    """
+    for name, estimate in (("minuend", minuend), ("subtrahend", subtrahend)):
+        check_kind(name, estimate, LogEvidence, "pass an estimate, for example pe.log_evidence(dt)")
+    value = minuend.value - subtrahend.value
+    found = combined(*(Spread(each.mcse, each.dof) for each in (minuend, subtrahend)))
+    worst = minuend if minuend.status != Status.OK else subtrahend
+    return estimated(minuend.estimator, value, found, [(Status(worst.status), worst.message)])
 
 
 def widened(estimate: LogEvidence, error: float) -> LogEvidence:
@@ -246,6 +366,11 @@ def merged(index: Whole, most: int = 1024) -> Whole:
     """Return clusters of which neighbours are merged, so that there are no more than ``most``."""
     n = int(index.max()) + 1
     return index if n <= most else index * most // n
+
+
+def unbiased(n: int) -> float:
+    """Return the factor of a sum of ``n`` squared contributions; NaN for a single one."""
+    return n / (n - 1) if n > 1 else float("nan")
 
 
 def autocorrelation_time(series: list[Floats]) -> float:

@@ -1,33 +1,34 @@
-"""The exponential average of the work."""
+"""Log Z from the work of one direction: exponential averages, cumulants and bounds."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_text, float_array
+from pm_evidence.core.checks import check_flag, check_text, float_array
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.estimators.errors import (
     Spread,
+    Verdict,
     checked_blocks,
-    interval,
-    is_heavy,
-    pareto_k,
+    estimated,
+    of_size,
+    of_weights,
     spread,
+    with_tail,
+    without_error,
 )
-from pm_evidence.estimators.verdicts import LARGEST_MCSE, with_tail
 
 Floats = NDArray[np.float64]
 
-# With fewer effective paths than this, the sample variance of the weights does not estimate the
-# error of their mean.
-_LEAST_EFFECTIVE_PATHS = 5.0
-# Beyond this error the distribution of log Z is too skewed for a symmetric interval.
 # With this many weights or more, none above this multiple of their mean, there is no heavy tail.
 _MANY, _LIGHT = 1000, 10.0
 # Distance between the quantiles 0.85 and 0.98 of a standard normal distribution.
 _BETWEEN_QUANTILES = 2.0537 - 1.0364
+_REMEDY = "more draws or more stages"  # of a large error
 
 
 def jarzynski(
@@ -79,19 +80,18 @@ def jarzynski(
             "every path has weight zero: the likelihood is zero wherever the runs ended. Use more "
             "draws or more stages, or check the support of the likelihood."
         )
-        return LogEvidence(value, float("nan"), name, Status.NO_SUPPORT, message=message)
-    if n < 2:
-        message = "a single path gives no error estimate. Use at least two."
-        return LogEvidence(value, float("nan"), name, Status.NO_ERROR, message=message)
+        return without_error(name, value, Status.NO_SUPPORT, message)
     relative = np.exp(log_weight - value)
     found = spread(((relative - 1.0) / n, blocks))
-    effective = _effective(relative)
+    if not np.isfinite(found.mcse):
+        message = "a single independent path or block gives no error estimate. Use at least two."
+        return without_error(name, value, Status.NO_ERROR, message)
+    effective = min(_effective(relative), _of_normal(log_weight))
     # if the largest of thousands of weights is below ten times their mean, there is no heavy tail,
     # and the shape of a fitted tail would be arbitrary
-    light = n >= _MANY and relative.max() < _LIGHT
-    k = float("nan") if light else pareto_k(log_weight)
-    status, message = verdict(found.mcse, min(effective, _of_normal(log_weight)), n, k)
-    return LogEvidence(value, found.mcse, name, status, *interval(value, found), message, found.dof)
+    light = n >= _MANY and bool(relative.max() < _LIGHT)
+    of_tail = of_weights(log_weight, effective, light)
+    return estimated(name, value, found, chain(of_tail, of_size(found.mcse, _REMEDY)))
 
 
 def _effective(relative: Floats) -> float:
@@ -273,9 +273,12 @@ def single_run(work: ArrayLike, relative_variance: ArrayLike) -> LogEvidence:
         return jarzynski(work, name="single_run")
     squares = np.exp(2.0 * (log_weight - value)) * variance
     mcse = float(np.sqrt(squares.sum()) / log_weight.size)
-    status, message = verdict(mcse, np.inf, log_weight.size)
-    ends = interval(value, Spread(mcse, np.inf))
-    return LogEvidence(value, mcse, "single_run", status, *ends, message)
+    message = (
+        "the error counts the variation within islands, but not the variation between them. Use "
+        "the estimate 'smc', whose error counts both."
+    )
+    verdicts = [*of_size(mcse, _REMEDY), (Status.WITHIN_ISLANDS, message)]
+    return estimated("single_run", value, Spread(mcse, np.inf), verdicts)
 
 
 def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -> Floats:
@@ -298,28 +301,244 @@ def checked_work(work: ArrayLike, *, name: str = "work", finite: bool = False) -
     return values
 
 
-def verdict(mcse: float, effective: float, n: int, k: float = float("nan")) -> tuple[Status, str]:
-    """Return status and message of a mean of ``n`` weights."""
-    if not np.isfinite(mcse):
-        return (
+def checked_pair(work_forward: ArrayLike, work_reverse: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the work of both directions as vectors; raise ValueError where it is unusable."""
+    for name, values in (("work_forward", work_forward), ("work_reverse", work_reverse)):
+        if float_array(name, values).size == 0:
+            raise ValueError(
+                f"{name} must have at least one path, got none: this estimator needs both "
+                "directions. Run with direction='both', or use jarzynski or jarzynski_reverse."
+            )
+    return (
+        checked_work(work_forward, name="work_forward"),
+        checked_work(work_reverse, name="work_reverse", finite=True),
+    )
+
+
+# The status is "ok" while the first neglected term is below this number of standard errors.
+_LARGEST_CUT = 0.25
+_FEWEST_PATHS = 10
+
+
+def lower_bound(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvidence:
+    """Estimate a lower bound of log Z: minus the mean work of forward paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Work of forward paths in nats.
+    blocks : array_like of int, shape (n_paths,), optional
+        Paths of one block may depend on each other; by default all are independent.
+
+    Returns
+    -------
+    LogEvidence
+        The bound, with the interval of the *bound*; its status is ``"bound"``.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is NaN or minus infinity.
+
+    Notes
+    -----
+    Habeck (2017), Eq. 7. The expectation lies below log Z for any kernels, including kernels that
+    do not mix.
+    """
+    message = "a strict bound, not an estimate: its expectation lies below log Z for any kernels."
+    return _bound("lower_bound", checked_work(work), blocks, message)
+
+
+def upper_bound(
+    work: ArrayLike, *, blocks: ArrayLike | None = None, exact: bool = False
+) -> LogEvidence:
+    """Estimate an upper bound of log Z: minus the mean work on reverse paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Work in nats that the *forward* direction does on the paths that reverse runs took.
+    blocks : array_like of int, shape (n_paths,), optional
+        Paths of one block may depend on each other; by default all are independent.
+    exact : bool
+        Whether the paths start from exact draws of the target.
+
+    Returns
+    -------
+    LogEvidence
+        The bound, with the interval of the *bound*; its status is ``"bound"``.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is not finite.
+
+    Notes
+    -----
+    Habeck (2017), Eq. 7. If every reverse path starts from an exact draw of the target, as with
+    simulated data (`simulate_and_certify`), the expectation lies above log Z for any kernels. If
+    the paths start from draws of MCMC or SMC, this holds only if those have converged.
+    """
+    check_flag("exact", exact)
+    message = "a strict bound, not an estimate: its expectation lies above log Z for any kernels."
+    if not exact:
+        message = (
+            "a bound, not an estimate: its expectation lies above log Z if the reverse "
+            "paths start from draws of the posterior."
+        )
+    return _bound("upper_bound", checked_work(work, finite=True), blocks, message)
+
+
+def cumulant_forward(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvidence:
+    """Estimate log Z from mean and variance of the work of forward paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Work of forward paths in nats, finite.
+    blocks : array_like of int, shape (n_paths,), optional
+        Paths of one block may depend on each other; by default all are independent.
+
+    Returns
+    -------
+    LogEvidence
+        ``-mean + variance / 2`` with a Student interval.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is not finite.
+
+    Notes
+    -----
+    Hummer (2001); Habeck (2017), Eq. 12, with the sample variance. Unbiased for normally
+    distributed work and biased otherwise:
+    the status is ``"not_normal"`` if the third cumulant could change the estimate by more than a
+    quarter of its error.
+    """
+    return _one_sided("cumulant_forward", work, blocks, 1.0)
+
+
+def cumulant_reverse(work: ArrayLike, *, blocks: ArrayLike | None = None) -> LogEvidence:
+    """Estimate log Z from mean and variance of the work on reverse paths.
+
+    Parameters
+    ----------
+    work : array_like of float64, shape (n_paths,)
+        Work in nats that the *forward* direction does on the paths that reverse runs took.
+    blocks : array_like of int, shape (n_paths,), optional
+        Paths of one block may depend on each other; by default all are independent.
+
+    Returns
+    -------
+    LogEvidence
+        ``-mean - variance / 2`` with a Student interval.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is not finite.
+
+    Notes
+    -----
+    Hummer (2001); Habeck (2017), Eq. 12. The status is that of `cumulant_forward`.
+    """
+    return _one_sided("cumulant_reverse", work, blocks, -1.0)
+
+
+def cumulant(
+    work_forward: ArrayLike,
+    work_reverse: ArrayLike,
+    *,
+    forward_blocks: ArrayLike | None = None,
+    reverse_blocks: ArrayLike | None = None,
+) -> LogEvidence:
+    """Estimate log Z from means and variances of forward and reverse work.
+
+    Parameters
+    ----------
+    work_forward : array_like of float64, shape (n_forward,)
+        Work of forward paths in nats, finite.
+    work_reverse : array_like of float64, shape (n_reverse,)
+        Work in nats that the *forward* direction does on the paths that reverse runs took.
+    forward_blocks, reverse_blocks : array_like of int, optional
+        Paths of one block may depend on each other; by default all are independent.
+
+    Returns
+    -------
+    LogEvidence
+        Mean of the two bounds plus a twelfth of the difference of the variances, with a Student
+        interval.
+
+    Raises
+    ------
+    ValueError
+        If there is no work, or some of it is not finite.
+
+    Notes
+    -----
+    Hummer (2001); Habeck (2017), Eq. 13: a trapezoid with end corrections between the two work
+    densities, whose next term is the difference of the fourth cumulants over 720. The status is
+    ``"not_normal"`` if that term could change the estimate by more than a quarter of its error.
+    """
+    forward, reverse = checked_pair(work_forward, work_reverse)
+    forward = checked_work(forward, name="work_forward", finite=True)
+    parts, value, cut, noise = [], 0.0, 0.0, 0.0
+    for work, blocks, name, sign in (
+        (forward, forward_blocks, "forward_blocks", 1.0),
+        (reverse, reverse_blocks, "reverse_blocks", -1.0),
+    ):
+        of_paths = checked_blocks(name, blocks, work)
+        residual, variance = _residual(work)
+        value += -0.5 * float(work.mean()) + sign * variance / 12.0
+        terms = -0.5 * residual + sign * (residual**2 - np.mean(residual**2)) / 12.0
+        parts.append((terms / work.size, of_paths))
+        cut += sign * (float(np.mean(residual**4)) - 3.0 * variance**2) / 720.0
+        noise += 24.0 * variance**4 / work.size / 720.0**2
+    fewest = min(forward.size, reverse.size)
+    found = spread(*parts)
+    verdicts = _of_expansion(found.mcse, abs(cut) + float(np.sqrt(noise)), fewest)
+    return estimated("cumulant", value, found, verdicts)
+
+
+def _residual(work: Floats) -> tuple[Floats, float]:
+    """Return deviations from the mean, and their unbiased variance; zero for a single path."""
+    deviation: Floats = work - work.mean()
+    return deviation, float(np.sum(deviation**2)) / max(work.size - 1, 1)
+
+
+def _one_sided(name: str, work: ArrayLike, blocks: ArrayLike | None, sign: float) -> LogEvidence:
+    values = checked_work(work, finite=True)
+    of_paths = checked_blocks("blocks", blocks, values)
+    residual, variance = _residual(values)
+    value = -float(values.mean()) + sign * 0.5 * variance
+    terms = -residual + sign * 0.5 * (residual**2 - np.mean(residual**2))
+    found = spread((terms / values.size, of_paths))
+    noise = float(np.sqrt(6.0 * variance**3 / values.size)) / 6.0
+    cut = abs(float(np.mean(residual**3)) / 6.0) + noise
+    return estimated(name, value, found, _of_expansion(found.mcse, cut, values.size))
+
+
+def _of_expansion(mcse: float, cut: float, fewest: int) -> Iterator[Verdict]:
+    """Yield the verdicts on an estimate that neglects a term of at most about the size ``cut``."""
+    if fewest < _FEWEST_PATHS or not np.isfinite(mcse):
+        yield (
             Status.NO_ERROR,
-            "a single independent block gives no error estimate. Use at least two.",
+            f"{fewest} paths are too few to estimate the variance of the work. Use at least "
+            f"{_FEWEST_PATHS}.",
         )
-    if effective < min(_LEAST_EFFECTIVE_PATHS, 0.5 * n):
-        return Status.DOMINATED, (
-            "a few paths carry nearly all of the weight (effective number "
-            f"{effective:.1f} of {n}): the error cannot be trusted. Use more draws, more stages "
-            "or a better kernel."
+    if cut > _LARGEST_CUT * mcse:
+        yield (
+            Status.NOT_NORMAL,
+            "the work may not be normally distributed: the next cumulant could change log Z by "
+            f"{cut:.2g} nats. Use the estimate 'bar', or more stages.",
         )
-    if is_heavy(k, n):
-        return Status.HEAVY_TAIL, (
-            f"the weights have a heavy tail (Pareto k {k:.2f} with {n} paths), so that the largest "
-            "weights may not have occurred: the error cannot be trusted. Use more stages, more "
-            "draws or a better kernel."
-        )
-    if mcse > LARGEST_MCSE:
-        return Status.HIGH_VARIANCE, (
-            f"the error of {mcse:.2f} nats is too large for a symmetric interval. Use more draws "
-            "or more stages."
-        )
-    return Status.OK, ""
+
+
+def _bound(name: str, work: Floats, blocks: ArrayLike | None, message: str) -> LogEvidence:
+    of_paths = checked_blocks("blocks", blocks, work)
+    value = -float(work.mean())
+    if not np.isfinite(value):
+        return without_error(name, value, Status.BOUND, message)
+    found = spread(((-value - work) / work.size, of_paths))
+    return estimated(name, value, found, [(Status.BOUND, message)])

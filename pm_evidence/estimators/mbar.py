@@ -1,6 +1,6 @@
 """The multistate Bennett acceptance ratio: its equations, their solution and its covariance."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,14 +13,15 @@ from pm_evidence.core.codegen.numba import njit
 from pm_evidence.core.codegen.vectors import fast_exp
 from pm_evidence.core.numerics import dot, log_mean_exp, total
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.errors import Clusters, Spread, clusters, merged
+from pm_evidence.estimators.errors import Clusters, Spread, Verdict, clusters, merged, unbiased
 from pm_evidence.estimators.tempered import (
     LogZCurve,
     Tempered,
-    check_size,
+    check_potentials,
     concluded,
     no_support,
     tempered,
+    without_curve,
 )
 
 Floats = NDArray[np.float64]
@@ -108,38 +109,43 @@ def finite_potentials(potential: Floats) -> Floats:
     return np.ascontiguousarray(np.where(np.isposinf(potential), _HUGE, potential))
 
 
-def moments(
-    scale: Floats, base: Floats, offset: Floats, member: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Return the sums over points of the shares of the states of a mixture, and their products.
-
-    The share of state ``k`` at point ``n`` is ``p[n, k] = exp(offset[k] - u_k(x_n)) / D_n``, where
-    ``D_n`` is the sum of the numerators.
-    """
-    n_states = len(scale)
-    sums, products = np.zeros(n_states), np.zeros((n_states, n_states))
-    within = np.ones(n_states) if member is None else member
-    _moments(scale, base, offset, within, sums, products)
-    return sums, products
-
-
 @njit
 def _row(base: Any, k: Any) -> Any:
     return base[min(k, base.shape[0] - 1)]
 
 
 @njit
-def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, products: Any) -> None:
-    n_states, n = len(scale), base.shape[1]
-    tile = np.empty((n_states, _TILE))
-    top, density = np.empty(_TILE), np.empty(_TILE)
-    bound = np.empty(n_states)
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        low, high = _active_states(scale, base, offset, start, stop, bound)
-        _fill(scale, base, offset, member, start, stop, low, high, tile, top, density)
-        m = stop - start
+def moments(scale: Any, base: Any, offset: Any, member: Any) -> Any:
+    """Return the sums over points of the shares of the states of a mixture, and their products.
+
+    The share of state ``k`` at point ``n`` is ``p[n, k] = exp(offset[k] - u_k(x_n)) / D_n``, where
+    ``D_n`` is the sum of the numerators of the states that are a ``member``, which is 1 or 0.
+    """
+    n_states = len(scale)
+    sums, products = np.zeros(n_states), np.zeros((n_states, n_states))
+    tile, top, density = np.empty((n_states, _TILE)), np.empty(_TILE), np.empty(_TILE)
+    for start in range(0, base.shape[1], _TILE):
+        m = min(start + _TILE, base.shape[1]) - start
+        low, high = 0, n_states
+        if len(base) == 1:
+            low, high = _active_states(scale, base[0, start : start + m], offset)
+        top[:], density[:] = -np.inf, 0.0
+        for k in range(low, high):
+            row = _row(base, k)
+            for n in range(m):
+                weight = offset[k] - scale[k] * row[start + n]
+                tile[k, n] = weight
+                top[n] = max(top[n], weight)
+        for k in range(low, high):
+            for n in range(m):
+                share = fast_exp(tile[k, n] - top[n])
+                tile[k, n] = share
+                density[n] += member[k] * share
+        for n in range(m):
+            density[n] = 1.0 / density[n]
         for i in range(low, high):
+            for n in range(m):
+                tile[i, n] *= density[n]
             row = tile[i, :m]
             sums[i] += total(row)
             for j in range(low, i + 1):
@@ -147,78 +153,28 @@ def _moments(scale: Any, base: Any, offset: Any, member: Any, sums: Any, product
     for i in range(n_states):
         for j in range(i):
             products[j, i] = products[i, j]
+    return sums, products
 
 
 @njit
-def _active_states(scale: Any, base: Any, offset: Any, start: Any, stop: Any, bound: Any) -> Any:
-    """Return the range of states outside of which all shares of a tile are negligible.
+def _active_states(scale: Any, energy: Any, offset: Any) -> Any:
+    """Return the range of states of a ladder outside of which all shares are negligible.
 
     The log share of state ``k`` is at most the difference of its log weight and that of any other
-    state, here the one with the largest share in the middle of the tile.
+    state, here the one with the largest share in the middle; it is monotone in the energy. With 20
+    to 200 temperatures `mbar` takes half the time for it.
     """
-    n_states = len(scale)
-    middle = (start + stop) // 2
-    best, most = 0, -np.inf
-    for k in range(n_states):
-        weight = offset[k] - scale[k] * _row(base, k)[middle]
-        if weight > most:
-            best, most = k, weight
+    best, least, largest = 0, energy.min(), energy.max()
+    weights = offset - scale * energy[energy.size // 2]
+    for k in range(len(scale)):
+        if weights[k] > weights[best]:
+            best = k
     low, high = best, best + 1
-    if len(base) == 1:  # the ratio of two shares is monotone in the energy
-        row = base[0, start:stop]
-        least, largest = row[0], row[0]
-        for n in range(1, row.size):
-            least, largest = min(least, row[n]), max(largest, row[n])
-        for k in range(n_states):
-            rate = scale[k] - scale[best]
-            bound[k] = offset[k] - offset[best] - min(rate * least, rate * largest)
-    else:
-        reference = base[best]
-        for k in range(n_states):
-            row, bound[k] = base[k], -np.inf
-            for n in range(start, stop):
-                ratio = offset[k] - offset[best] - (scale[k] * row[n] - scale[best] * reference[n])
-                bound[k] = max(bound[k], ratio)
-    for k in range(n_states):
-        if bound[k] > _NEGLIGIBLE:
+    for k in range(len(scale)):
+        rate = scale[k] - scale[best]
+        if offset[k] - offset[best] - min(rate * least, rate * largest) > _NEGLIGIBLE:
             low, high = min(low, k), max(high, k + 1)
     return low, high
-
-
-@njit
-def _fill(
-    scale: Any,
-    base: Any,
-    offset: Any,
-    member: Any,
-    start: Any,
-    stop: Any,
-    low: Any,
-    high: Any,
-    tile: Any,
-    top: Any,
-    density: Any,
-) -> None:
-    """Fill rows ``low`` to ``high`` of a tile with shares."""
-    m = stop - start
-    for n in range(m):
-        top[n], density[n] = -np.inf, 0.0
-    for k in range(low, high):
-        row = _row(base, k)
-        for n in range(m):
-            weight = offset[k] - scale[k] * row[start + n]
-            tile[k, n] = weight
-            top[n] = max(top[n], weight)
-    for k in range(low, high):
-        for n in range(m):
-            share = fast_exp(tile[k, n] - top[n])
-            tile[k, n] = share
-            density[n] += member[k] * share
-    for n in range(m):
-        density[n] = 1.0 / density[n]
-    for k in range(low, high):
-        for n in range(m):
-            tile[k, n] *= density[n]
 
 
 @njit
@@ -307,6 +263,7 @@ class Multistate:
     # shape (n_states, n_states): ``sum_n w[n, j] w[n, k]`` of the weights ``w[n, k] = exp(-u_k(x_n)
     # - log_z[k]) / D_n``, where ``D_n = sum_k counts[k] exp(-u_k(x_n) - log_z[k])``
     products: Floats
+    dependence: Clusters | None  # which points depend on each other; None if none do
 
     @cached_property
     def sampled(self) -> NDArray[np.intp]:
@@ -383,18 +340,61 @@ class Multistate:
         It is the sum over clusters of products of their influence.
         """
         index = merged(clusters.index(self.influence(len(self.counts) - 1)))
-        s = self.sampled
-        n_clusters = int(index.max()) + 1
-        if n_clusters < 2:
-            return np.full((len(self.counts), len(self.counts)), np.nan), 1.0
+        s, n = self.sampled, int(index.max()) + 1
         weights = cluster_sums(self.scale, self.base, -self.log_z, self.log_density, index)
-        drawn = np.zeros((n_clusters, len(self.counts)))
+        drawn = np.zeros((n, len(self.counts)))
         np.add.at(drawn, (index, self.state), 1.0)
         score = weights[:, s] * self.counts[s] - drawn[:, s]
         values = weights + score @ self._response.T
         values = values - values[:, :1]
         values = values - values.mean(axis=0)
-        return values.T @ values * n_clusters / (n_clusters - 1), n_clusters - 1.0
+        return values.T @ values * unbiased(n), max(n - 1.0, 1.0)
+
+    def curve(self) -> LogZCurve:
+        """Return the constants of all states relative to the first, with their covariance."""
+        log_z = self.log_z - self.log_z[0]
+        if self.dependence is None:
+            return LogZCurve(log_z, self.covariance())
+        return LogZCurve(log_z, *self.clustered_covariance(self.dependence))
+
+    def estimate(self, name: str) -> LogEvidence:
+        """Return the constant of the last state relative to the first."""
+        last = len(self.counts) - 1
+        value = float(self.log_z[last] - self.log_z[0])
+        if self.dependence is None:
+            variance = np.maximum(self.covariance()[last, last], 0.0)
+            found = Spread(float(np.sqrt(variance)), np.inf)
+        else:
+            found = self.dependence.spread(self.influence(last))
+        return concluded(name, value, found, self._verdicts())
+
+    def _verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdicts on whether points of neighbouring states overlap."""
+        common, most, lower = self.narrowest
+        if common < min(LEAST_COMMON, 0.5 * most):
+            upper = np.setdiff1d(self.sampled, lower)
+            yield (
+                Status.NO_OVERLAP,
+                f"the samples of {self._span(lower)} and of {self._span(upper)} hardly overlap "
+                f"(about {common:.1f} samples could be of either): the error cannot be trusted. "
+                "Use states between them, or more samples.",
+            )
+        for k in (0, len(self.counts) - 1):
+            effective = 1.0 / float(self.products[k, k])
+            if not self.counts[k] and effective < LEAST_COMMON:
+                yield (
+                    Status.NO_OVERLAP,
+                    f"no sample was drawn from {self._label(k)}, and only about {effective:.1f} of "
+                    "the others would be typical of it: the error cannot be trusted. Draw samples "
+                    "from it.",
+                )
+
+    def _label(self, k: int) -> str:
+        return f"beta={self.scale[k]:.4g}" if len(self.base) == 1 else f"state {k}"
+
+    def _span(self, states: Whole) -> str:
+        ends = dict.fromkeys(map(self._label, (int(states[0]), int(states[-1]))))
+        return " to ".join(ends)
 
     @cached_property
     def narrowest(self) -> tuple[float, float, Whole]:
@@ -422,7 +422,12 @@ class Multistate:
 
 
 def solve(
-    scale: Floats, base: Floats, state: Whole, counts: Whole, start: Floats | None = None
+    scale: Floats,
+    base: Floats,
+    state: Whole,
+    counts: Whole,
+    dependence: Clusters | None,
+    start: Floats | None = None,
 ) -> Multistate:
     """Solve the equations of the multistate Bennett acceptance ratio.
 
@@ -435,8 +440,7 @@ def solve(
         points = np.ascontiguousarray(base[:, order])
     else:
         points = base
-    own = scale[s], _rows(points, s)
-    log_n = np.log(counts[s])
+    own, log_n, everyone = (scale[s], _rows(points, s)), np.log(counts[s]), np.ones(len(s))
     if start is None:
         begin = np.zeros(len(s))
         for _ in range(_FIRST):
@@ -446,17 +450,17 @@ def solve(
     log_z = np.zeros(len(counts))
 
     def expected(constants: Floats) -> tuple[Floats, Floats]:
-        return moments(*own, log_n - constants)
+        found: tuple[Floats, Floats] = moments(*own, log_n - constants, everyone)
+        return found
 
     log_z[s], shares = minimise(expected, counts[s].astype(np.float64), begin)
+    n = np.maximum(counts, 1).astype(np.float64)
     if rest.size:
         mixed = log_mixture(*own, log_n - log_z[s])
         log_z[rest] = log_columns(scale[rest], _rows(points, rest), mixed)
-        member = (counts > 0).astype(np.float64)
-        offset = np.log(np.maximum(counts, 1)) - log_z
-        _, shares = moments(scale, points, offset, member)
-    n = np.maximum(counts, 1).astype(np.float64)
-    return Multistate(scale, base, state, counts, log_z, shares / np.outer(n, n))
+        _, shares = moments(scale, points, np.log(n) - log_z, (counts > 0).astype(np.float64))
+    products = shares / np.outer(n, n)
+    return Multistate(scale, base, state, counts, log_z, products, dependence)
 
 
 def _rows(base: Floats, states: NDArray[np.intp]) -> Floats:
@@ -530,8 +534,7 @@ def mbar(
     states = tempered(beta, energy, rung, groups)
     if not states.alive:
         return no_support("mbar")
-    solved = _of_ladder(states)
-    return _estimate("mbar", solved, _dependence(energy, groups, states.clusters), states.beta)
+    return _of_ladder(states, groups is None and np.ndim(energy) == 1).estimate("mbar")
 
 
 def mbar_curve(
@@ -565,11 +568,8 @@ def mbar_curve(
     """
     states = tempered(beta, energy, rung, groups)
     if not states.alive:
-        raise ValueError(
-            "energy must be finite at one state or more, got inf at all; use longer chains, or "
-            "check the support of the likelihood."
-        )
-    return _curve(_of_ladder(states), _dependence(energy, groups, states.clusters))
+        raise without_curve("energy")
+    return _of_ladder(states, groups is None and np.ndim(energy) == 1).curve()
 
 
 def multistate(
@@ -617,8 +617,7 @@ def multistate(
     >>> multistate(0.5 * (x / sd[:, None]) ** 2, [1000, 1000, 1000])  # exactly log(0.25) = -1.386
     LogEvidence(value=-1.381, mcse=0.030, estimator="multistate", status="ok")
     """
-    solved = _of_table(potential, counts)
-    return _estimate("multistate", solved, _groups(solved, groups), None)
+    return _of_table(potential, counts, groups).estimate("multistate")
 
 
 def multistate_curve(
@@ -642,13 +641,13 @@ def multistate_curve(
     ValueError
         As `multistate`.
     """
-    solved = _of_table(potential, counts)
-    return _curve(solved, _groups(solved, groups))
+    return _of_table(potential, counts, groups).curve()
 
 
-def _of_ladder(states: Tempered) -> Multistate:
-    base = finite_potentials(states.energy)[None]
-    return solve(states.beta, base, states.rung, states.counts, _stepping(states))
+def _of_ladder(states: Tempered, independent: bool) -> Multistate:
+    base, dependence = finite_potentials(states.energy)[None], states.clusters
+    known = None if independent else dependence
+    return solve(states.beta, base, states.rung, states.counts, known, _stepping(states))
 
 
 def _stepping(states: Tempered) -> Floats:
@@ -668,7 +667,7 @@ def _stepping(states: Tempered) -> Floats:
     return log_z
 
 
-def _of_table(potential: ArrayLike, counts: ArrayLike) -> Multistate:
+def _of_table(potential: ArrayLike, counts: ArrayLike, groups: ArrayLike | None) -> Multistate:
     table, n = _checked_table(potential, counts)
     state = np.repeat(np.arange(len(n)), n)
     own = table[state, np.arange(len(state))]
@@ -684,7 +683,8 @@ def _of_table(potential: ArrayLike, counts: ArrayLike) -> Multistate:
             f"potential must be finite at one sample or more of every state, got inf at all in "
             f"state {barren[0]}; leave the state out."
         )
-    return solve(np.ones(len(n)), finite_potentials(table), state, n)
+    dependence = None if groups is None else clusters(state.shape, groups)
+    return solve(np.ones(len(n)), finite_potentials(table), state, n, dependence)
 
 
 def _checked_table(potential: ArrayLike, counts: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
@@ -695,13 +695,7 @@ def _checked_table(potential: ArrayLike, counts: ArrayLike) -> tuple[Floats, NDA
             "potential must have shape (n_states, n) with at least two states and one sample, got "
             f"shape {table.shape}; pass the potential of every state at every sample."
         )
-    bad = np.isnan(table) | (table == -np.inf)
-    if bad.any():
-        raise ValueError(
-            f"potential must be a number or inf, got {table[bad][0]} at {int(bad.sum())} entries; "
-            "find out why these densities failed."
-        )
-    check_size("potential", table)
+    check_potentials("potential", table)
     if n.ndim != 1 or n.size < 2 or n.min() < 0:
         raise ValueError(
             "counts must be a row of numbers of samples, one for each of at least two states, got "
@@ -713,62 +707,3 @@ def _checked_table(potential: ArrayLike, counts: ArrayLike) -> tuple[Floats, NDA
             f"add up to, {n.sum()}, got shape {table.shape}; transpose it, or count again."
         )
     return table, n
-
-
-def _dependence(
-    energy: ArrayLike, groups: ArrayLike | None, of_chains: Clusters
-) -> Clusters | None:
-    """Return the clusters, or None if all states are independent."""
-    return None if groups is None and np.ndim(energy) == 1 else of_chains
-
-
-def _groups(solved: Multistate, groups: ArrayLike | None) -> Clusters | None:
-    return None if groups is None else clusters(solved.state.shape, groups)
-
-
-def _estimate(
-    name: str, solved: Multistate, dependence: Clusters | None, beta: Floats | None
-) -> LogEvidence:
-    last = len(solved.counts) - 1
-    value = float(solved.log_z[last] - solved.log_z[0])
-    if dependence is None:
-        variance = np.maximum(solved.covariance()[last, last], 0.0)
-        found = Spread(float(np.sqrt(variance)), np.inf)
-    else:
-        found = dependence.spread(solved.influence(last))
-    return concluded(name, value, found, *_verdict(solved, beta))
-
-
-def _curve(solved: Multistate, dependence: Clusters | None) -> LogZCurve:
-    log_z = solved.log_z - solved.log_z[0]
-    if dependence is None:
-        return LogZCurve(log_z, solved.covariance())
-    return LogZCurve(log_z, *solved.clustered_covariance(dependence))
-
-
-def _verdict(solved: Multistate, beta: Floats | None) -> tuple[Status, str]:
-    """Return status and message: whether points of neighbouring states overlap."""
-    labels = [
-        f"state {k}" if beta is None else f"beta={beta[k]:.4g}" for k in range(len(solved.counts))
-    ]
-    common, most, lower = solved.narrowest
-    if common < min(LEAST_COMMON, 0.5 * most):
-        upper = np.setdiff1d(solved.sampled, lower)
-        return Status.NO_OVERLAP, (
-            f"the samples of {_span(labels, lower)} and of {_span(labels, upper)} hardly overlap "
-            f"(about {common:.1f} samples could be of either): the error cannot be trusted. Use "
-            "states between them, or more samples."
-        )
-    for k in (0, len(solved.counts) - 1):
-        effective = 1.0 / float(solved.products[k, k])
-        if not solved.counts[k] and effective < LEAST_COMMON:
-            return Status.NO_OVERLAP, (
-                f"no sample was drawn from {labels[k]}, and only about {effective:.1f} of the "
-                "others would be typical of it: the error cannot be trusted. Draw samples from it."
-            )
-    return Status.OK, ""
-
-
-def _span(labels: list[str], states: NDArray[np.int64]) -> str:
-    ends = labels[states[0]], labels[states[-1]]
-    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"

@@ -9,19 +9,15 @@ from numpy.typing import NDArray
 from pm_evidence.core.numerics import log_mean_exp
 from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.bar import bridge
-from pm_evidence.estimators.errors import pareto_k, widened, with_error
+from pm_evidence.estimators.errors import Verdict, judged, pareto_k, widened, with_error
 from pm_evidence.estimators.jarzynski import importance, jarzynski, single_run
 from pm_evidence.estimators.ti import power_posterior
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
-    EVERY,
-    GOOD,
     MOMENTS_EXCLUDED,
-    Verdict,
     chain_correlation,
     contradict,
     contradiction,
-    judged,
     moment_distance,
     of_uncovered,
     recommend,
@@ -52,7 +48,7 @@ def of_islands(record: RunRecord) -> list[LogEvidence]:
     stated = np.array([block.relative_variance for block in blocks])
     smc = jarzynski(work, name="smc")
     # a sampler of a user's own may not estimate the variance within its islands
-    alone = [] if np.isnan(stated).any() else [_within(single_run(work, stated))]
+    alone = [] if np.isnan(stated).any() else [single_run(work, stated)]
     if facts.estimated_likelihood:
         alone += integrated(record)
     works = [block.bridge for block in blocks if block.bridge is not None]
@@ -70,7 +66,7 @@ def of_islands(record: RunRecord) -> list[LogEvidence]:
     smc, bridged = judged(smc, verdicts), judged(bridged, verdicts)
     if smc.status == Status.MISSED_MASS:
         message = f"the bridge uses the islands of smc, whose status is {smc.status}: {smc.message}"
-        bridged = judged(bridged, [(GOOD, Status.MISSED_MASS, message)])
+        bridged = judged(bridged, [(Status.MISSED_MASS, message)])
     # the estimates of small islands may agree by chance
     first = facts.small_islands and bridged.status == Status.OK
     ranked = [bridged, drawn, smc] if first else recommend([smc, bridged, drawn])
@@ -81,7 +77,7 @@ def of_islands(record: RunRecord) -> list[LogEvidence]:
             "annealing from a reference may have weights with a heavy tail, and the bridge, which "
             f"would confirm it, has the status {bridged.status}: {bridged.message}"
         )
-        verdict = GOOD, Status(bridged.status), message
+        verdict = Status(bridged.status), message
         ranked = [judged(e, [verdict]) if e.estimator == "smc" else e for e in ranked]
     return [*ranked, *alone]
 
@@ -211,7 +207,7 @@ def _doubted(estimate: LogEvidence, drawn: LogEvidence) -> LogEvidence:
         f"{estimate.estimator} only {estimate.value:.3f}: the weights have a heavy tail, or "
         "annealing missed a mode. Use more draws."
     )
-    return judged(estimate, [(GOOD, Status.INCONSISTENT, message)])
+    return judged(estimate, [(Status.INCONSISTENT, message)])
 
 
 def _of_moments(facts: Facts, bridged: LogEvidence, drawn: LogEvidence) -> Iterator[Verdict]:
@@ -222,7 +218,6 @@ def _of_moments(facts: Facts, bridged: LogEvidence, drawn: LogEvidence) -> Itera
     certain = drawn.status == Status.OK or bridged.status == Status.INCONSISTENT
     if certain and (facts.moment_distance or 0.0) > MOMENTS_EXCLUDED:
         yield (
-            GOOD,
             Status.INCONSISTENT,
             "a mean or a variance of the islands' draws differs significantly from the value by "
             "importance sampling: the islands have wrong weights of the modes. Use the estimate "
@@ -238,7 +233,6 @@ def _unlike(work: Floats, stated: Floats) -> Iterator[Verdict]:
     ratio = float(work.var(ddof=1)) / expected if expected > 0.0 else 0.0
     if ratio > _UNLIKE:
         yield (
-            GOOD,
             Status.ISLANDS_DIFFER,
             f"the variance of the log evidence between islands is {ratio:.0f} times that expected "
             "from the draws within islands: they hold different parts of the posterior, because "
@@ -246,15 +240,6 @@ def _unlike(work: Floats, stated: Floats) -> Iterator[Verdict]:
             "(pe.methods.SMC(chain_length=50)), or "
             "another parametrisation of the model.",
         )
-
-
-def _within(alone: LogEvidence) -> LogEvidence:
-    """Return the estimate whose error is from within islands, with the status that says so."""
-    message = (
-        "the error counts the variation within islands, but not the variation between them. Use "
-        "the estimate 'smc', whose error counts both."
-    )
-    return judged(alone, [(GOOD, Status.WITHIN_ISLANDS, message)])
 
 
 def integrated(record: RunRecord) -> list[LogEvidence]:
@@ -302,20 +287,18 @@ def of_given(record: RunRecord) -> list[LogEvidence]:
     found = recommend([bridged, drawn])
     confirmed = drawn.status == Status.OK and not pareto_k(-forward) > _LIGHT
     verdict = next(_of_draws(bridged, drawn, smc, record.facts, confirmed), None)
-    if verdict is not None:
-        _, status, message = verdict
-        found = [
-            replace(e, status=status, message=message)
-            if e.status == Status.OK
-            else replace(e, status=status, message=f"{message} In addition, {e.message}")
-            for e in found
-        ]
-    return [*found, smc]
+    return [*(_spoilt(each, *verdict) if verdict else each for each in found), smc]
+
+
+def _spoilt(estimate: LogEvidence, status: Status, message: str) -> LogEvidence:
+    """Return an estimate with another status, whose message also has that of the old one."""
+    also = "" if estimate.status == Status.OK else f" In addition, {estimate.message}"
+    return replace(estimate, status=status, message=f"{message}{also}")
 
 
 def _of_draws(
     bridged: LogEvidence, drawn: LogEvidence, smc: LogEvidence, facts: Facts, confirmed: bool
-) -> Iterator[Verdict]:
+) -> Iterator[tuple[Status, str]]:
     """Yield what contradicts the given draws."""
     for other, name, most in (
         (drawn, "importance sampling from the fitted density", _DIFFERENT),
@@ -323,7 +306,6 @@ def _of_draws(
     ):
         if other.value > bridged.value and contradict(bridged, other, most):
             yield (
-                EVERY,
                 Status.MISSED_MASS,
                 f"{name} gives {other.value:.2f}, and the bridge to the given draws only "
                 f"{bridged.value:.2f}: the draws have missed a part of the posterior. {_ADVICE}",
@@ -336,7 +318,7 @@ def _of_draws(
         )
     if doubt:
         message = f"the given draws may not be from the posterior: {doubt}. {_ADVICE}"
-        yield EVERY, Status.DOUBTFUL_DRAWS, message
+        yield Status.DOUBTFUL_DRAWS, message
     if drawn.status == Status.OK:
         seen = ""
         if contradict(bridged, drawn, _DIFFERENT):
@@ -345,7 +327,6 @@ def _of_draws(
             seen = "a mean or a variance of the draws differs significantly from its value"
         if seen:
             yield (
-                EVERY,
                 Status.INCONSISTENT,
                 "the given draws contradict importance sampling from the density that is fitted "
                 f"to them: {seen}. Modes have wrong weights, or the draws are of another model or "

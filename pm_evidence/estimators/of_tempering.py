@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
+from pm_evidence.estimators.errors import Verdict, judged
 from pm_evidence.estimators.jarzynski import jarzynski
 from pm_evidence.estimators.mbar import mbar
-from pm_evidence.estimators.of_paths import first_of, with_check
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.ti import chained_bar, stepping_stone, ti, ti_rb
-from pm_evidence.estimators.verdicts import GOOD, Verdict, contradict, judged, times
+from pm_evidence.estimators.verdicts import contradict, in_addition, ranked, times, with_check
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -81,10 +81,7 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     first = _of_initial_iterations(first, record)
     first, drawn = with_check(first, record)
     others = [judged(each, _beside(first, each)) for key, each in found.items() if key != name]
-    instead = first_of(first, drawn) or _smaller(first, drawn)
-    if instead is not None:
-        return [instead, first, *others, annealed, *drawn[:-1]]
-    return [first, *others, annealed, *drawn]
+    return ranked(first, [*others, annealed], drawn, _smaller(first, drawn))
 
 
 def others_of_tempering(record: RunRecord) -> Mapping[str, Callable[[], LogEvidence]]:
@@ -186,7 +183,7 @@ def _of_populations(first: LogEvidence, annealed: LogEvidence) -> Iterator[Verdi
         message += (
             "chains left out a part of the target. Use more draws, or a kernel that mixes faster."
         )
-    yield GOOD, Status.INCONSISTENT, message
+    yield Status.INCONSISTENT, message
 
 
 def _beside(first: LogEvidence, other: LogEvidence) -> Iterator[Verdict]:
@@ -197,7 +194,6 @@ def _beside(first: LogEvidence, other: LogEvidence) -> Iterator[Verdict]:
     """
     if first.status == other.status == Status.OK and contradict(first, other):
         yield (
-            GOOD,
             Status.INCONSISTENT,
             f"the estimate differs from {first.estimator} by {abs(first.value - other.value):.3f} "
             "nats, by far more than its error: neighbouring temperatures are too far apart for it. "
@@ -219,11 +215,11 @@ def _of_restarts(states: _States) -> Iterator[Verdict]:
         problem = "chains never left a part of the temperatures"
     # an error that is large because chains do not move would not become small with longer chains
     yield (
-        (Status.OK, Status.HIGH_VARIANCE),
         Status.NOT_MIXED,
         f"{problem} in {states.n_ladders} ladders, and at least {enough:.0f} times are needed for "
         "an error that can be trusted. Use more draws, more temperatures, or a kernel that mixes "
         "faster.",
+        (Status.OK, Status.HIGH_VARIANCE),
     )
 
 
@@ -237,7 +233,6 @@ def _of_drift(estimate: LogEvidence, record: RunRecord, states: _States) -> Iter
     distance = abs(early.value - late.value)
     if distance > _DRIFT * error:
         yield (
-            GOOD,
             Status.NOT_MIXED,
             f"the first half of the iterations gives {early.value:.3f} and the second half "
             f"{late.value:.3f}; they differ by {times(distance, error)} standard errors: chains "
@@ -260,6 +255,4 @@ def _of_initial_iterations(estimate: LogEvidence, record: RunRecord) -> LogEvide
         "this, but its error may become smaller with more sweeps in each round, such as "
         "pe.methods.SimulatedTempering(sweeps=200)."
     )
-    if estimate.message:
-        message = f"{estimate.message} In addition, {message}"
-    return replace(estimate, message=message)
+    return in_addition(estimate, message)

@@ -1,6 +1,6 @@
 """Rao-Blackwellized tempered sampling: log Z from how states are shared among temperatures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pm_evidence.core.checks import check_positive, described, float_array
+from pm_evidence.core.checks import check_positive, float_array
 from pm_evidence.core.numerics import log_sum_exp
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.errors import Clusters, clusters, is_heavy, merged, pareto_k
+from pm_evidence.estimators.errors import (
+    Clusters,
+    Verdict,
+    checked_pairs,
+    clusters,
+    merged,
+    of_weights,
+    unbiased,
+)
 from pm_evidence.estimators.mbar import (
     cluster_sums,
     finite_potentials,
@@ -23,19 +31,18 @@ from pm_evidence.estimators.mbar import (
 )
 from pm_evidence.estimators.tempered import (
     LogZCurve,
-    check_size,
-    checked_beta,
+    check_potentials,
     checked_energy,
     checked_rung,
     concluded,
     no_support,
+    without_curve,
 )
+from pm_evidence.schedules import rising
 
 Floats = NDArray[np.float64]
 
 
-# With fewer effective states than this, the variance of the weights does not estimate the error.
-_LEAST_EFFECTIVE = 5.0
 # Weights of which none is, or none can be, above this multiple of their mean, or of the largest of
 # them, have no heavy tail.
 LIGHT = 10.0
@@ -83,25 +90,13 @@ class Shares:
         return log_weight
 
 
-def verdict_of_weights(log_weight: Floats, where: str, bounded: bool = False) -> tuple[Status, str]:
-    """Return whether the mean of weights can be relied on."""
-    n, weight = log_weight.size, np.exp(log_weight)
-    effective = float(n**2 / np.sum(weight**2))
-    if effective < min(_LEAST_EFFECTIVE, 0.5 * n):
-        return Status.DOMINATED, (
-            f"a few states carry nearly all of the weight {where} (effective number "
-            f"{effective:.1f} of {n}): the error cannot be trusted. Use more temperatures or "
-            "longer chains."
-        )
-    light = bounded or weight.max() <= LIGHT
-    k = float("nan") if light else pareto_k(log_weight)
-    if is_heavy(k, n):
-        return Status.HEAVY_TAIL, (
-            f"the weights {where} have a heavy tail (Pareto k {k:.2f} with {n} states), so that "
-            "the largest may not have occurred: the error cannot be trusted. Use more temperatures "
-            "or longer chains."
-        )
-    return Status.OK, ""
+def of_states(log_weight: Floats, where: str, bounded: bool = False) -> Iterator[Verdict]:
+    """Yield the verdicts on the mean of weights of states, whose mean is 1."""
+    weight = np.exp(log_weight)
+    effective = float(weight.size**2 / np.sum(weight**2))
+    light = bounded or bool(weight.max() <= LIGHT)
+    remedy = "more temperatures or longer chains"
+    return of_weights(log_weight, effective, light, "states", f" {where}", remedy)
 
 
 def checked_log_z(log_z: ArrayLike, size: int | None = None, name: str = "log_z") -> Floats:
@@ -120,7 +115,7 @@ def checked_log_z(log_z: ArrayLike, size: int | None = None, name: str = "log_z"
             f"{name} must be finite, got {values[bad[0]]} at temperature {bad[0]}; pass the "
             "constants that the sampler used, zeros if it used none."
         )
-    check_size(name, values)
+    check_potentials(name, values)
     return values
 
 
@@ -301,18 +296,17 @@ def ts(
     counts = np.bincount(visits, minlength=size) + extra
     curve = constants - log_prior + np.log(counts)
     ends = (visits == size - 1) / counts[-1] - (visits == 0) / counts[0]
-    status, message = Status.OK, ""
-    empty = [k for k in (0, size - 1) if counts[k] == extra]
-    if empty:
-        status, message = (
+    problems = [
+        (
             Status.NO_OVERLAP,
-            (
-                f"temperature {empty[0]} was never visited: the estimate consists of the "
-                "pseudo-count. Use rts, longer chains or better log_z."
-            ),
+            f"temperature {k} was never visited: the estimate consists of the pseudo-count. Use "
+            "rts, longer chains or better log_z.",
         )
+        for k in (0, size - 1)
+        if counts[k] == extra
+    ]
     found = dependence.spread(ends - ends.mean())
-    return concluded("ts", float(curve[-1] - curve[0]), found, status, message)
+    return concluded("ts", float(curve[-1] - curve[0]), found, problems)
 
 
 def shares_of(
@@ -323,7 +317,7 @@ def shares_of(
     groups: ArrayLike | None,
 ) -> tuple["JointShares", Clusters]:
     """Return the shares of the states of one round, and which of them depend on each other."""
-    ladder, values = checked_beta(beta), checked_energy(energy)
+    ladder, values = rising("beta", beta), checked_energy(energy)
     log_weight = checked_prior(prior, len(ladder)) - checked_log_z(log_z, len(ladder))
     shares = Shares(ladder, values.ravel(), log_weight)
     return JointShares((shares,)), clusters(values.shape, groups)
@@ -401,7 +395,7 @@ def _estimate(name: str, joint: "JointShares", dependence: Clusters) -> LogEvide
         return no_support(name)
     found = dependence.spread(joint.influence(-1))
     value = float(joint.log_z[-1] - joint.log_z[0])
-    return concluded(name, value, found, *joint.verdict())
+    return concluded(name, value, found, joint.verdicts())
 
 
 def rts_combined_curve(
@@ -434,22 +428,15 @@ def rts_combined_curve(
 def _curve(joint: "JointShares", dependence: Clusters, parameter: str) -> LogZCurve:
     """Return the constants at all temperatures, with their covariance and bias."""
     if not joint.alive:
-        raise ValueError(
-            f"{parameter} must be finite at one state or more, got inf at all; use "
-            "longer chains, or check the support of the likelihood."
-        )
-    curve, size = joint.log_z - joint.log_z[0], len(joint.log_z)
+        raise without_curve(parameter)
     index = merged(dependence.index(joint.influence(-1)))
-    n = int(index.max()) + 1
-    if n < 2:
-        return LogZCurve(curve, np.full((size, size), np.nan), 1.0, np.full(size, np.nan))
-    score = joint.scores(index)
+    score, n = joint.scores(index), int(index.max()) + 1
     values = score @ joint.response.T
     values = values - values.mean(axis=0)
     # variance of the mean probability of each temperature over its square
-    relative = np.sum((score / np.exp(joint.log_counts)) ** 2, axis=0) * n / (n - 1)
-    covariance = values.T @ values * n / (n - 1)
-    return LogZCurve(curve, covariance, n - 1.0, 0.5 * (relative[0] - relative))
+    relative = np.sum((score / np.exp(joint.log_counts)) ** 2, axis=0) * unbiased(n)
+    covariance, curve = values.T @ values * unbiased(n), joint.log_z - joint.log_z[0]
+    return LogZCurve(curve, covariance, max(n - 1.0, 1.0), 0.5 * (relative[0] - relative))
 
 
 @dataclass(frozen=True)
@@ -555,15 +542,16 @@ class JointShares:
             score -= np.bincount(at, minlength=n)[:, None] * own
         return score
 
-    def verdict(self) -> tuple[Status, str]:
-        """Return whether the states of all rounds together reach both ends of the ladder."""
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdicts on whether all rounds together reach both ends of the ladder."""
         for k in (0, len(self.log_z) - 1):
             where = f"beta={self.rounds[0].beta[k]:.4g}"
             if k not in self.reached:
-                return Status.DOMINATED, (
+                yield (
+                    Status.DOMINATED,
                     f"no state is near {where}: its probability given the states is below exp("
-                    f"{_OUT_OF_REACH:.0f}). Use more rounds, each with the constants of the "
-                    "last one."
+                    f"{_OUT_OF_REACH:.0f}). Use more rounds, each with the constants of the last "
+                    "one.",
                 )
             logs = [
                 part.relative(k) + part.log_weight[k] + part.log_sums[k] for part in self.rounds
@@ -571,30 +559,17 @@ class JointShares:
             shares = np.concatenate(logs)
             log_weight = shares - self.log_counts[k] + np.log(self.n.sum())
             bounded = float(shares.max()) > -np.log(LIGHT)
-            found = verdict_of_weights(log_weight, f"of {where} among all states", bounded)
-            if found[0] != Status.OK:
-                return found
-        return Status.OK, ""
+            yield from of_states(log_weight, f"of {where} among all states", bounded)
 
 
 def _joint(
     beta: ArrayLike, rounds: Any, prior: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[JointShares, Clusters]:
     """Return the likelihood of all rounds, and which states depend on each other."""
-    ladder = checked_beta(beta)
+    ladder = rising("beta", beta)
     log_prior = checked_prior(prior, len(ladder))
-    if not isinstance(rounds, list | tuple) or not rounds:
-        raise ValueError(
-            "rounds must be a list of at least one pair (energy, log_z), got "
-            f"{described(rounds)}; pass the energies and the constants of every round."
-        )
-    parts, energies = [], []
-    for t, pair in enumerate(rounds):
-        if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise ValueError(
-                f"rounds[{t}] must be a pair (energy, log_z), got {described(pair)}; pass the "
-                "energies and the constants of every round."
-            )
+    remedy, parts, energies = "pass the energies and the constants of every round", [], []
+    for t, pair in enumerate(checked_pairs("rounds", rounds, "(energy, log_z)", remedy)):
         energies.append(checked_energy(pair[0], f"rounds[{t}][0]"))
         log_z = checked_log_z(pair[1], len(ladder), f"rounds[{t}][1]")
         parts.append(Shares(ladder, energies[-1].ravel(), log_prior - log_z))

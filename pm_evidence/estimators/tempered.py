@@ -1,14 +1,24 @@
 """States at several temperatures: the arguments that all estimators of tempering share."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pm_evidence.core.checks import float_array, whole_array
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.errors import Clusters, Spread, clusters, interval
-from pm_evidence.estimators.verdicts import LARGEST_MCSE
+from pm_evidence.estimators.errors import (
+    Clusters,
+    Spread,
+    Verdict,
+    clusters,
+    estimated,
+    of_size,
+    without_error,
+)
+from pm_evidence.schedules import rising
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -74,7 +84,7 @@ def tempered(
     beta: ArrayLike, energy: ArrayLike, rung: ArrayLike, groups: ArrayLike | None
 ) -> Tempered:
     """Return the arguments of an estimator as arrays; raise ValueError where one is unusable."""
-    beta = checked_beta(beta)
+    beta = rising("beta", beta)
     energy = checked_energy(energy)
     index = checked_rung(rung, len(beta))
     if index.shape != energy.shape:
@@ -92,28 +102,6 @@ def tempered(
     return Tempered(beta, energy.ravel(), index.ravel(), clusters(energy.shape, groups))
 
 
-def checked_beta(beta: ArrayLike) -> Floats:
-    """Return inverse temperatures; raise ValueError unless they rise from 0 to 1."""
-    values = float_array("beta", beta)
-    if values.ndim != 1 or values.size < 2:
-        raise ValueError(
-            f"beta must be a row of at least two inverse temperatures, got shape {values.shape}; "
-            "pass for example [0, 0.5, 1]."
-        )
-    steps = np.diff(values)
-    if not (steps > 0.0).all():
-        k = int(np.argmin(steps > 0.0))
-        raise ValueError(
-            f"beta must rise from 0 to 1, got beta[{k + 1}]={values[k + 1]} after {values[k]}; "
-            "sort it, and leave out what is there twice."
-        )
-    if values[0] != 0.0 or values[-1] != 1.0:
-        raise ValueError(
-            f"beta must rise from 0 to 1, got {values[0]} to {values[-1]}; add the ends."
-        )
-    return values
-
-
 def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
     """Return energies, flat or of chains; raise ValueError if one is NaN or below -1e100.
 
@@ -126,6 +114,13 @@ def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
             f"{name} must have shape (n,) or (n_iterations, n_chains) and hold at least one value, "
             f"got shape {values.shape}; pass one energy for every state."
         )
+    values = np.where(values > _LARGEST, np.inf, values)
+    check_potentials(name, values)
+    return values
+
+
+def check_potentials(name: str, values: Floats) -> None:
+    """Raise ValueError unless values are numbers or inf, and squares of numbers are finite."""
     bad = np.flatnonzero(np.isnan(values) | (values == -np.inf))
     if bad.size:
         raise ValueError(
@@ -133,13 +128,6 @@ def checked_energy(energy: ArrayLike, name: str = "energy") -> Floats:
             f"{values.size} states, first at position {bad[0]}; find out why the density failed "
             "there."
         )
-    values = np.where(values > _LARGEST, np.inf, values)
-    check_size(name, values)
-    return values
-
-
-def check_size(name: str, values: Floats) -> None:
-    """Raise ValueError if a finite value is so large that its square overflows."""
     large = np.isfinite(values) & (np.abs(values) > _LARGEST)
     if large.any():
         raise ValueError(
@@ -163,27 +151,20 @@ def checked_rung(rung: ArrayLike, n_temperatures: int) -> Whole:
 
 
 def concluded(
-    name: str, value: float, found: Spread, status: Status = Status.OK, message: str = ""
+    name: str, value: float, found: Spread, problems: Iterable[Verdict] = ()
 ) -> LogEvidence:
-    """Return an estimate with its interval; a status that is not ``"ok"`` comes first."""
-    if status == Status.OK and not np.isfinite(found.mcse):
-        status, message = (
+    """Return an estimate with its interval; other problems come before those of the error."""
+    return estimated(name, value, found, chain(problems, _of_error(found.mcse)))
+
+
+def _of_error(mcse: float) -> Iterator[Verdict]:
+    if not np.isfinite(mcse):
+        yield (
             Status.NO_ERROR,
-            (
-                "the record is too short for an error: it has a single chain of fewer than twenty "
-                "autocorrelation times. Use more chains or longer ones."
-            ),
+            "the record is too short for an error: it has a single chain of fewer than twenty "
+            "autocorrelation times. Use more chains or longer ones.",
         )
-    elif status == Status.OK and found.mcse > LARGEST_MCSE:
-        status, message = (
-            Status.HIGH_VARIANCE,
-            (
-                f"the error of {found.mcse:.2f} nats is too large for a symmetric interval. Use "
-                "longer chains or more temperatures."
-            ),
-        )
-    ends = interval(value, found)
-    return LogEvidence(value, found.mcse, name, status, *ends, message, found.dof)
+    yield from of_size(mcse, "longer chains or more temperatures")
 
 
 def no_support(name: str) -> LogEvidence:
@@ -192,4 +173,12 @@ def no_support(name: str) -> LogEvidence:
         "every state has likelihood zero. Use longer chains or more temperatures near beta=0, or "
         "check the support of the likelihood."
     )
-    return LogEvidence(-np.inf, float("nan"), name, Status.NO_SUPPORT, message=message)
+    return without_error(name, -np.inf, Status.NO_SUPPORT, message)
+
+
+def without_curve(parameter: str) -> ValueError:
+    """Return the error for states that all have a likelihood of zero."""
+    return ValueError(
+        f"{parameter} must be finite at one state or more, got inf at all; use longer chains, or "
+        "check the support of the likelihood."
+    )

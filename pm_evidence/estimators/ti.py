@@ -1,8 +1,8 @@
 """Thermodynamic integration, and ratios between neighbouring temperatures (stepping stones)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,16 @@ from pm_evidence.core.codegen.vectors import fast_exp
 from pm_evidence.core.numerics import dot, log_mean_exp, total
 from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.estimators.bar import Overlap, overlap
-from pm_evidence.estimators.errors import Clusters, interval, spread
+from pm_evidence.estimators.errors import Clusters, Verdict, estimated, judged, spread
 from pm_evidence.estimators.mbar import LEAST_COMMON
-from pm_evidence.estimators.rts import Shares, shares_of, verdict_of_weights
+from pm_evidence.estimators.rts import Shares, of_states, shares_of
 from pm_evidence.estimators.tempered import (
     Tempered,
-    checked_beta,
     concluded,
     no_support,
     tempered,
 )
+from pm_evidence.schedules import rising
 
 Floats = NDArray[np.float64]
 # Largest error of a rule, in standard errors, that the interval still covers.
@@ -64,100 +64,70 @@ def weights(rule: str, beta: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class OfDrawn:
-    """Moments of the energies of the states that were drawn at each temperature."""
+class Moments:
+    """Moments of the energies at the temperatures where they are known."""
 
-    states: Tempered  # the states
-    # shape (n_known,): temperatures with a state of finite energy, mean and variance of the finite
-    # energies there, in nats and square nats
+    # shape (n_known,): temperatures, and mean and variance of the finite energies there, in nats
+    # and square nats
     beta: Floats
     mean: Floats
     variance: Floats
     # Log of the share of the density at ``beta = 0`` where the likelihood is not zero, in nats: a
     # jump of log Z that no integral of mean energies shows
     log_alive: float
+    # Returns the influence of every state on ``of_variance @ variance - of_mean @ mean``, given
+    # ``of_mean`` and ``of_variance``, and on ``log_alive``
+    influence: Callable[[Floats, Floats], Floats]
 
-    @classmethod
-    def of(cls, states: Tempered) -> "OfDrawn":
-        """Return the moments at the temperatures that have a state of finite energy."""
-        alive = np.isfinite(states.energy)
-        size, rung = len(states.beta), states.rung
-        energy = np.where(alive, states.energy, 0.0)
-        n = np.bincount(rung, alive, minlength=size)
-        seen = np.flatnonzero(n)
-        mean = np.bincount(rung, energy, minlength=size) / np.maximum(n, 1.0)
-        square = np.where(alive, (energy - mean[rung]) ** 2, 0.0)
-        variance = np.bincount(rung, square, minlength=size) / np.maximum(n - 1.0, 1.0)
-        drawn = states.counts[0]
-        with np.errstate(divide="ignore"):
-            log_alive = float(np.log(n[0] / drawn)) if drawn else 0.0
-        return cls(states, states.beta[seen], mean[seen], variance[seen], log_alive)
+    def integral(self, rule: str, at: Any = slice(None)) -> float:
+        """Return the integral under a rule, without the jump, from some of the temperatures."""
+        of_mean, of_variance = weights(rule, self.beta[at])
+        return float(of_variance @ self.variance[at] - of_mean @ self.mean[at])
 
-    def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
-        """Return the influence of every state on a sum of moments; see `ti`."""
-        states = self.states
-        alive = np.isfinite(states.energy)
-        known = np.searchsorted(self.beta, states.beta[states.rung])
-        known = np.minimum(known, len(self.beta) - 1)  # of states that are not alive
-        n = np.bincount(known, alive, minlength=len(self.beta))
-        energy = np.where(alive, states.energy, self.mean[known])
-        rest = energy - self.mean[known]
-        mean_square = self.variance * (n - 1.0) / n
+
+def moments_of_drawn(states: Tempered) -> Moments:
+    """Return moments of the states that were drawn at each temperature with a finite energy."""
+    alive, rung, size = np.isfinite(states.energy), states.rung, len(states.beta)
+    energy = np.where(alive, states.energy, 0.0)
+    n = np.bincount(rung, alive, minlength=size)
+    mean = np.bincount(rung, energy, minlength=size) / np.maximum(n, 1.0)
+    rest = np.where(alive, energy - mean[rung], 0.0)
+    variance = np.bincount(rung, rest**2, minlength=size) / np.maximum(n - 1.0, 1.0)
+    seen, drawn = np.flatnonzero(n), states.counts[0]
+    with np.errstate(divide="ignore"):
+        log_alive = float(np.log(n[0] / drawn)) if drawn else 0.0
+
+    def influence(of_mean: Floats, of_variance: Floats) -> Floats:
+        known = np.minimum(np.searchsorted(seen, rung), len(seen) - 1)  # any if not alive
+        mean_square = variance[seen] * (n[seen] - 1.0) / n[seen]
         square = np.where(alive, rest**2 - mean_square[known], 0.0)
-        values: Floats = (of_variance[known] * square - of_mean[known] * rest) / n[known]
-        zero = states.rung == 0
-        if zero.any():
-            values += zero * (alive / max((zero & alive).sum(), 1) - 1.0 / zero.sum())
+        values: Floats = of_variance[known] * square - of_mean[known] * rest
+        values /= n[seen][known]
+        if drawn:
+            zero = rung == 0
+            values += zero * (alive / max(n[0], 1.0) - 1.0 / drawn)
         return values
 
+    return Moments(states.beta[seen], mean[seen], variance[seen], log_alive, influence)
 
-@dataclass(frozen=True, slots=True)
-class OfAll:
-    """Moments over all states, weighted by the probability of each temperature given the state."""
 
-    shares: Shares  # the states, and their probabilities of the temperatures
-    alive: NDArray[np.bool_]  # shape (n,): which states have a finite energy
-    log_density: Floats  # shape (n_alive,): log marginal density of those, as in `Shares`
-    # shape (n_temperatures,): log of the sums over those of the shares, as in `Shares`
-    log_sums: Floats
-    beta: Floats  # as in `OfDrawn`
-    mean: Floats
-    variance: Floats
-    log_alive: float
+def moments_of_all(shares: Shares) -> Moments:
+    """Return moments over all states, weighted by the probability of each temperature."""
+    alive, at_zero = np.isfinite(shares.energy), np.exp(shares.relative(0))
+    alive_at_zero = float(at_zero[alive].sum())
+    log_sums, (mean, variance) = shares.log_sums.copy(), np.empty((2, len(shares.beta)))
+    log_sums[0] += np.log(alive_at_zero)
+    arrays = shares.beta, shares.energy[alive], shares.log_density[alive], log_sums
+    _moments(*arrays, mean, variance)
 
-    @classmethod
-    def of(cls, shares: Shares) -> "OfAll":
-        """Return the moments at all temperatures."""
-        alive = np.isfinite(shares.energy)
-        energy, log_density = shares.energy[alive], shares.log_density[alive]
-        log_sums, size = shares.log_sums.copy(), len(shares.beta)
-        at_zero = np.exp(shares.relative(0))
-        share = float(at_zero[alive].sum())
-        log_sums[0] += np.log(share)
-        mean, variance = np.empty((2, size))
-        _moments(shares.beta, energy, log_density, log_sums, mean, variance)
-        return cls(
-            shares,
-            alive,
-            log_density,
-            log_sums,
-            shares.beta,
-            mean,
-            variance,
-            float(np.log(share)),
-        )
-
-    def influence(self, of_mean: Floats, of_variance: Floats) -> Floats:
-        """Return the influence of every state on a sum of moments; see `ti`."""
-        at_zero = np.exp(self.shares.relative(0))
-        values = -at_zero
-        values[self.alive] += at_zero[self.alive] / np.exp(self.log_alive)
-        added = np.zeros(int(self.alive.sum()))
-        energy = self.shares.energy[self.alive]
-        for_each = np.stack([self.mean, self.variance, of_mean, of_variance])
-        _influence(self.beta, energy, self.log_density, self.log_sums, for_each, added)
-        values[self.alive] += added
+    def influence(of_mean: Floats, of_variance: Floats) -> Floats:
+        values, added = -at_zero, np.zeros(int(alive.sum()))
+        _influence(*arrays, np.stack([mean, variance, of_mean, of_variance]), added)
+        values[alive] += at_zero[alive] / alive_at_zero
+        values[alive] += added
         return values - values.mean()
+
+    return Moments(shares.beta, mean, variance, float(np.log(alive_at_zero)), influence)
 
 
 @njit
@@ -247,7 +217,7 @@ def ti(
     states = tempered(beta, energy, rung, groups)
     if not states.alive:
         return no_support(_name("ti", rule))
-    return _integral(_name("ti", rule), rule, states.beta, OfDrawn.of(states), states.clusters)
+    return _integral("ti", rule, states.beta, moments_of_drawn(states), states.clusters, ())
 
 
 def ti_rb(
@@ -300,11 +270,10 @@ def ti_rb(
     """
     check_choice("rule", rule, RULES)
     joint, dependence = shares_of(beta, energy, log_z, prior, groups)
-    name = _name("ti_rb", rule)
     if not joint.alive:
-        return no_support(name)
-    moments = OfAll.of(joint.rounds[0])
-    return _integral(name, rule, moments.beta, moments, dependence, joint.verdict())
+        return no_support(_name("ti_rb", rule))
+    moments = moments_of_all(joint.rounds[0])
+    return _integral("ti_rb", rule, moments.beta, moments, dependence, joint.verdicts())
 
 
 def _name(first: str, rule: str) -> str:
@@ -312,34 +281,39 @@ def _name(first: str, rule: str) -> str:
 
 
 def _integral(
-    name: str,
+    first: str,
     rule: str,
     beta: Floats,
-    moments: OfDrawn | OfAll,
+    moments: Moments,
     clusters: Clusters,
-    problem: tuple[Status, str] = (Status.OK, ""),
+    problems: Iterable[Verdict],
 ) -> LogEvidence:
-    """Return the integral with its error; ``problem`` is what is wrong with the moments."""
+    """Return the integral with its error; ``problems`` say what is wrong with the moments."""
+    name = _name(first, rule)
     if not np.isfinite(moments.log_alive):
         return no_support(name)
     of_mean, of_variance = _on_ladder(rule, beta, moments.beta)
     value = moments.log_alive + float(of_variance @ moments.variance - of_mean @ moments.mean)
     found = clusters.spread(moments.influence(of_mean, of_variance))
-    if problem[0] != Status.OK:
-        return concluded(name, value, found, *problem)
     missing = np.setdiff1d(beta, moments.beta)
-    filled = _filled(missing, len(beta))
+    filled = (
+        f"no state of finite energy was drawn at {missing.size} of {len(beta)} temperatures, whose "
+        "mean energies are interpolated linearly or taken from the nearest temperature. "
+        if missing.size
+        else ""
+    )
     rule_error = _rule_error(rule, moments)
-    coarse = abs(rule_error) > _COARSE * found.mcse
-    if not coarse and not np.isin(missing, beta[[0, -1]]).any():
-        return concluded(name, value, found, Status.OK, filled)
-    message = filled
-    if coarse:
-        message += (
-            f"the rule is wrong by about {rule_error:.2g} nats on {len(moments.beta)} "
+    of_rule: list[Verdict] = []
+    if abs(rule_error) > _COARSE * found.mcse:
+        message = (
+            f"{filled}the rule is wrong by about {rule_error:.2g} nats on {len(moments.beta)} "
             "temperatures, which mcse does not include. Use more temperatures, or mbar."
         )
-    return concluded(name, value, found, Status.COARSE_SCHEDULE, message)
+        of_rule.append((Status.COARSE_SCHEDULE, message))
+    elif np.isin(missing, beta[[0, -1]]).any():
+        of_rule.append((Status.COARSE_SCHEDULE, filled))
+    estimate = concluded(name, value, found, chain(problems, of_rule))
+    return judged(estimate, [(Status.OK, filled)])
 
 
 def _on_ladder(rule: str, beta: Floats, known: Floats) -> tuple[Floats, Floats]:
@@ -353,32 +327,15 @@ def _on_ladder(rule: str, beta: Floats, known: Floats) -> tuple[Floats, Floats]:
     return of_mean @ filled, weights(rule, known)[1]
 
 
-def _rule_error(rule: str, moments: OfDrawn | OfAll) -> float:
+def _rule_error(rule: str, moments: Moments) -> float:
     """Return by how much the integral under a rule is too large, in nats."""
-    beta = moments.beta
-
-    def integral(which: str, at: Floats | slice) -> float:
-        points = beta[at]
-        of_mean, of_variance = weights(which, points)
-        return float(of_variance @ moments.variance[at] - of_mean @ moments.mean[at])
-
-    everywhere = slice(None)
+    n, best = len(moments.beta), moments.integral("corrected")
     if rule != "corrected":
-        return integral(rule, everywhere) - integral("corrected", everywhere)
-    if len(beta) < 3:
-        return integral("corrected", everywhere) - integral("trapezoid", everywhere)
-    second = np.unique(np.append(np.arange(0, len(beta), 2), len(beta) - 1))
-    twice = integral("corrected", second)
-    return (twice - integral("corrected", everywhere)) / (_HALVED - 1.0)
-
-
-def _filled(missing: Floats, size: int) -> str:
-    if not missing.size:
-        return ""
-    return (
-        f"no state of finite energy was drawn at {missing.size} of {size} temperatures, whose mean "
-        "energies are interpolated linearly or taken from the nearest temperature. "
-    )
+        return moments.integral(rule) - best
+    if n < 3:
+        return best - moments.integral("trapezoid")
+    second = np.unique(np.append(np.arange(0, n, 2), n - 1))
+    return (moments.integral("corrected", second) - best) / (_HALVED - 1.0)
 
 
 def power_posterior(
@@ -425,30 +382,26 @@ def power_posterior(
     each = -energy @ trapezoid(beta)
     value = float(each.mean())
     error = spread(((each - value) / len(each), None))
-    lower, upper = interval(value, error)
-    status, message = Status.OK, ""
+    lacking = 0.0 if variance is None else float(correction(beta) @ variance.mean(axis=0))
+    verdicts: list[Verdict] = []
     if not np.isfinite(error.mcse):
-        status = Status.NO_ERROR
         message = "a single population gives no error estimate. Use at least two."
-    elif variance is not None:
-        lacking = float(correction(beta) @ variance.mean(axis=0))
-        if abs(lacking) > _COARSE * error.mcse:
-            status = Status.COARSE_SCHEDULE
-            message = (
-                f"the trapezoidal rule over {beta.size - 1} stages is wrong by about "
-                f"{-lacking:.2g} nats, which mcse does not include. Use more stages, or the "
-                "estimate 'smc' of the same run."
-            )
-    return LogEvidence(
-        value, error.mcse, "power_posterior", status, lower, upper, message, error.dof
-    )
+        verdicts.append((Status.NO_ERROR, message))
+    if abs(lacking) > _COARSE * error.mcse:
+        message = (
+            f"the trapezoidal rule over {beta.size - 1} stages is wrong by about {-lacking:.2g} "
+            "nats, which mcse does not include. Use more stages, or the estimate 'smc' of the same "
+            "run."
+        )
+        verdicts.append((Status.COARSE_SCHEDULE, message))
+    return estimated("power_posterior", value, error, verdicts)
 
 
 def _checked(
     beta: ArrayLike, energy: ArrayLike, variance: ArrayLike | None
 ) -> tuple[Floats, Floats, Floats | None]:
     """Return the arrays; raise ValueError where one is unusable."""
-    beta = checked_beta(beta)
+    beta = rising("beta", beta)
     given = {"energy": float_array("energy", energy)}
     if variance is not None:
         given["variance"] = float_array("variance", variance)
@@ -467,8 +420,6 @@ def _checked(
     return beta, given["energy"], given.get("variance")
 
 
-Problem = tuple[Status, str]
-
 # By chance so many energies of each of two equal densities lie apart in one of 200,000 records.
 _ENOUGH = 10
 # One of 100 pairs of neighbours exceeds it by chance in one of 1,500 records.
@@ -481,7 +432,7 @@ class _Step:
 
     value: float  # the log ratio in nats
     influence: Floats  # shape (n,): influence of every state of the record on it, in nats
-    problem: Problem = (Status.OK, "")  # what is wrong with it; ``"ok"`` if nothing is
+    problems: tuple[Verdict, ...] = ()  # what is wrong with it
 
 
 def stepping_stone(
@@ -540,12 +491,10 @@ def stepping_stone(
     name = "stepping_stone" if direction == "forward" else "stepping_stone_reverse"
     if not states.alive:
         return no_support(name)
-    seen = states.counts > 0
-    steps = []
+    forward, seen, steps = direction == "forward", states.counts > 0, []
     for low, high in _pairs(states):
-        source = low if direction == "forward" else high
-        if seen[source]:
-            steps.append((_forward if source == low else _reverse)(states, low, high))
+        if seen[low if forward else high]:
+            steps.append(_one_way(states, low, high, forward))
         else:
             steps.append(_without_end(states, low, high))
     return _summed(name, states, steps)
@@ -592,17 +541,17 @@ def chained_bar(
     states = tempered(beta, energy, rung, groups)
     if not states.alive:
         return no_support("chained_bar")
-    seen = states.counts > 0
-    steps, overlaps = [], []
+    seen, steps, overlaps = states.counts > 0, [], []
     for low, high in _pairs(states):
         if seen[low] and seen[high]:
-            shared = _overlap(states, low, high)
+            step = states.beta[high] - states.beta[low]  # whose product with the energy is work
+            shared = overlap(*(step * states.energy[states.at(k)] for k in (low, high)))
             overlaps.append((low, high, shared))
             steps.append(_both(states, low, high, shared))
         else:
             steps.append(_without_end(states, low, high))
     found = _summed("chained_bar", states, steps)
-    return _contradicted(found, states, steps, overlaps) if found.status == Status.OK else found
+    return judged(found, _of_contradictions(found, states, steps, overlaps))
 
 
 def _pairs(states: Tempered) -> list[tuple[int, int]]:
@@ -617,10 +566,9 @@ def _summed(name: str, states: Tempered, steps: Sequence[_Step]) -> LogEvidence:
     value = float(sum(step.value for step in steps))
     if not np.isfinite(value):
         return no_support(name)
-    found = states.clusters.spread(_total(steps))
-    problems = [step.problem for step in steps if step.problem[0] != Status.OK]
+    problems = [problem for step in steps for problem in step.problems]
     problems.sort(key=lambda problem: problem[0] != Status.NO_OVERLAP)  # stable: that one first
-    return concluded(name, value, found, *(problems[0] if problems else (Status.OK, "")))
+    return concluded(name, value, states.clusters.spread(_total(steps)), problems)
 
 
 def _total(steps: Sequence[_Step]) -> Floats:
@@ -628,52 +576,44 @@ def _total(steps: Sequence[_Step]) -> Floats:
     return total
 
 
-def _forward(states: Tempered, low: int, high: int) -> _Step:
-    """Return the log mean of ``exp(-step * energy)`` over states of the lower temperature."""
-    at = states.at(low)
-    log_weight = -(states.beta[high] - states.beta[low]) * states.energy[at]
-    value, influence = _log_mean(states, at, log_weight)
-    return _Step(value, influence, _verdict(states, low, high, log_weight, value))
+def _one_way(states: Tempered, low: int, high: int, forward: bool) -> _Step:
+    """Return a log ratio from one temperature.
 
-
-def _reverse(states: Tempered, low: int, high: int) -> _Step:
-    """Return minus the log mean of ``exp(step * energy)`` over states of the higher one."""
-    at = states.at(high)
-    log_weight = (states.beta[high] - states.beta[low]) * states.energy[at]
-    value, influence = _log_mean(states, at, log_weight)
-    problem = _verdict(states, low, high, log_weight, value)
-    value, influence = -value, -influence
+    It is the log mean of ``exp(-step * energy)`` over states of the lower one or, in reverse, minus
+    that of ``exp(step * energy)`` over states of the higher one.
+    """
+    at, sign = (states.at(low), 1.0) if forward else (states.at(high), -1.0)
+    log_weight = -sign * (states.beta[high] - states.beta[low]) * states.energy[at]
+    mean, of_mean = _log_mean(states, at, log_weight)
+    problems = tuple(_of_step(states, low, high, log_weight, mean))[:1]
+    value, influence = sign * mean, sign * of_mean
     at_zero = states.at(0)
-    if low == 0 and at_zero.size:  # the share of the prior where the likelihood is not zero
+    if not forward and low == 0 and at_zero.size:  # the prior's share where there is a likelihood
         alive = np.where(np.isfinite(states.energy[at_zero]), 0.0, -np.inf)
         share, of_share = _log_mean(states, at_zero, alive)
         value, influence = value + share, influence + of_share
-    return _Step(value, influence, problem)
+    return _Step(value, influence, problems)
 
 
 def _without_end(states: Tempered, low: int, high: int) -> _Step:
     """Return the log ratio between an end without states and its neighbour, from the latter."""
-    empty, step = (high, _forward) if states.at(low).size else (low, _reverse)
+    forward = bool(states.at(low).size)
+    empty = high if forward else low
     message = (
         f"no state was drawn at beta={states.beta[empty]:.4g}, and the others do not show what is "
         "typical there: the error cannot be trusted. Use longer chains or more temperatures."
     )
-    return replace(step(states, low, high), problem=(Status.NO_OVERLAP, message))
+    step = _one_way(states, low, high, forward)
+    return replace(step, problems=((Status.NO_OVERLAP, message),))
 
 
-def _overlap(states: Tempered, low: int, high: int) -> Overlap:
-    """Return the overlap of two temperatures; work is the step times the energy."""
-    step = states.beta[high] - states.beta[low]
-    return overlap(*(step * states.energy[states.at(k)] for k in (low, high)))
-
-
-def _contradicted(
+def _of_contradictions(
     found: LogEvidence,
     states: Tempered,
     steps: Sequence[_Step],
     overlaps: Sequence[tuple[int, int, Overlap]],
-) -> LogEvidence:
-    """Return the estimate with a status if the energies of two neighbours contradict each other.
+) -> Iterator[Verdict]:
+    """Yield the verdict on neighbours whose energies contradict each other.
 
     The ratio of the densities of an energy at two temperatures is exponential in it, with the step
     in beta as its rate.
@@ -683,37 +623,33 @@ def _contradicted(
 
     index = states.clusters.index(_total(steps))
     largest = stdtrit(max(found.dof, 1.0), ndtr(_LARGEST_MISFIT))
-    for low, high, shared in overlaps:
+    for low, high, shared in overlaps if found.status == Status.OK else ():
         misfit = abs(shared.misfit(index[states.at(low)], index[states.at(high)]))
         if misfit > largest:
-            message = (
+            yield (
+                Status.INCONSISTENT,
                 f"the energies at {_between(states, low, high)} contradict each other by "
                 f"{misfit:.1f} standard errors: the chains have not reached equilibrium, or rung "
-                "is wrong. Use longer chains, and leave out their beginning."
+                "is wrong. Use longer chains, and leave out their beginning.",
             )
-            return replace(found, status=Status.INCONSISTENT, message=message)
-    return found
 
 
 def _both(states: Tempered, low: int, high: int, shared: Overlap) -> _Step:
     """Return Bennett's log ratio."""
-    sides = states.at(low), states.at(high)
     influence = np.zeros(len(states.energy))
-    problem = Status.OK, ""
-    if np.isfinite(shared.log_evidence):
-        if shared.n_common < min(LEAST_COMMON, 0.5 * shared.most_common):
-            problem = (
-                Status.NO_OVERLAP,
-                (
-                    f"the energies at {_between(states, low, high)} hardly overlap (about "
-                    f"{shared.n_common:.1f} states could be of either): the error cannot be "
-                    "trusted. Use temperatures between them, or longer chains."
-                ),
-            )
-        if shared.n_common > 0.0:
-            for at, part in zip(sides, shared.contributions(), strict=True):
-                influence[at] = part
-    return _Step(shared.log_evidence, influence, problem)
+    if not np.isfinite(shared.log_evidence):
+        return _Step(shared.log_evidence, influence)
+    if shared.n_common > 0.0:
+        for k, part in zip((low, high), shared.contributions(), strict=True):
+            influence[states.at(k)] = part
+    if shared.n_common < min(LEAST_COMMON, 0.5 * shared.most_common):
+        message = (
+            f"the energies at {_between(states, low, high)} hardly overlap (about "
+            f"{shared.n_common:.1f} states could be of either): the error cannot be trusted. Use "
+            "temperatures between them, or longer chains."
+        )
+        return _Step(shared.log_evidence, influence, ((Status.NO_OVERLAP, message),))
+    return _Step(shared.log_evidence, influence)
 
 
 def _log_mean(states: Tempered, at: NDArray[np.intp], log_weight: Floats) -> tuple[float, Floats]:
@@ -724,18 +660,20 @@ def _log_mean(states: Tempered, at: NDArray[np.intp], log_weight: Floats) -> tup
     return value, influence
 
 
-def _verdict(states: Tempered, low: int, high: int, log_weight: Floats, log_mean: float) -> Problem:
-    """Return whether the weights of one step can be relied on."""
+def _of_step(
+    states: Tempered, low: int, high: int, log_weight: Floats, log_mean: float
+) -> Iterator[Verdict]:
+    """Yield the verdicts on the weights of one step."""
     where = _between(states, low, high)
     warm, cold = (states.energy[states.at(k)] for k in (low, high))
     if min(warm.size, cold.size) >= _ENOUGH and warm.min() > cold.max():
-        return Status.NO_OVERLAP, (
+        yield (
+            Status.NO_OVERLAP,
             f"the energies at {where} do not overlap: the error cannot be trusted. Use "
-            "temperatures between them, or longer chains."
+            "temperatures between them, or longer chains.",
         )
-    if not np.isfinite(log_mean):
-        return Status.OK, ""
-    return verdict_of_weights(log_weight - log_mean, f"between {where}")
+    if np.isfinite(log_mean):
+        yield from of_states(log_weight - log_mean, f"between {where}")
 
 
 def _between(states: Tempered, low: int, high: int) -> str:

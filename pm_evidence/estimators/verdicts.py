@@ -1,11 +1,10 @@
-"""Verdicts on estimates as tables, and the choice of the estimate that is recommended.
+"""Verdicts on the estimates of a run, and the choice of the estimate that is recommended.
 
-A verdict is a row (statuses to which it applies, the status that it gives, its message). The first
-row of a table that applies is the one that is reported. Estimates are compared with each other,
-with the fit that they come from, and with facts of the run that rule them out.
+Estimates are compared with each other, with the fit that they come from, and with facts of the run
+that rule them out. A verdict is a row of a table, see `errors`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import ceil, isnan, nan
 from typing import Any
@@ -17,14 +16,12 @@ from pm_evidence.core.checks import check_choice, check_kind, described
 from pm_evidence.core.contracts import NOISY_VARIANCE
 from pm_evidence.core.numerics import normalised
 from pm_evidence.core.records import Facts, LogEvidence, Role, RunRecord, Status
-from pm_evidence.estimators.errors import pareto_k, unseen_tail, widened
+from pm_evidence.estimators.bar import bridge
+from pm_evidence.estimators.errors import Verdict, judged, pareto_k, widened
+from pm_evidence.estimators.jarzynski import importance
 
 Floats = NDArray[np.float64]
-Verdict = tuple[Collection[str], Status, str]
 
-
-# An interval around the log of a mean is not symmetric if the error is larger than this, in nats.
-LARGEST_MCSE = 0.5
 # With an error of this many nats, a factor of 5e8, an evidence is not known.
 LARGEST_KNOWN = 20.0
 # Two estimates contradict each other if they differ by more than this number of combined standard
@@ -38,20 +35,12 @@ _TWENTYFOLD = 3.0
 _UNMIXED = 0.6
 # What ends a run if it is neither time nor draws: posterior draws that the user gave.
 GIVEN_DRAWS = "given_draws"
-GOOD, EVERY = (Status.OK,), tuple(Status)
+EVERY = tuple(Status)
 _UNBROKEN = tuple(s for s in Status if s not in (Status.UNBOUNDED, Status.MISSED_MASS))
 _MOST_PARTICLES = 1_000_000  # that a message advises
 # Rule of three: if none of n independent draws is of a kind, its share is at most 3 / n, with a
 # confidence of 95 %.
 _THREE = 3.0
-
-
-def judged(estimate: LogEvidence, verdicts: Iterable[Verdict]) -> LogEvidence:
-    """Return an estimate with the first verdict that applies to it."""
-    for statuses, status, message in verdicts:
-        if estimate.status in statuses:
-            return replace(estimate, status=status, message=message)
-    return estimate
 
 
 def contradict(one: LogEvidence, other: LogEvidence, most: float = DISAGREEMENT) -> bool:
@@ -67,7 +56,6 @@ def contradiction(
     if one.status == other.status == Status.OK and contradict(one, other):
         error = float(np.hypot(one.mcse, other.mcse))
         yield (
-            GOOD,
             Status.INCONSISTENT,
             f"{name} gives {one.value:.3f} and {other_name} gives {other.value:.3f}; they differ "
             f"by {times(abs(one.value - other.value), error)} combined standard errors: {remedy}",
@@ -86,11 +74,11 @@ def short_of(estimate: LogEvidence, drawn: LogEvidence) -> Iterator[Verdict]:
     """Yield the verdict on an estimate if importance sampling finds more evidence."""
     if contradict(estimate, drawn) and not estimate.value > drawn.value:
         yield (
-            _UNBROKEN,
             Status.MISSED_MASS,
             f"importance sampling from the fitted density gives {drawn.value:.3f}, and "
             f"{estimate.estimator} only {estimate.value:.3f}: annealing missed a part of the "
             "posterior. Use the estimate 'importance'.",
+            _UNBROKEN,
         )
 
 
@@ -102,7 +90,7 @@ def of_uncovered(drawn: LogEvidence, share: float) -> LogEvidence:
         f"{share:.1%} of the islands' draws lie in a region where the fitted density is so low "
         "that it produced no draws there. Use the estimate 'bridge', or more draws."
     )
-    return judged(drawn, [(GOOD, Status.MISSED_MASS, message)])
+    return judged(drawn, [(Status.MISSED_MASS, message)])
 
 
 def unmixed(
@@ -117,7 +105,6 @@ def unmixed(
     if isnan(correlation):
         seen = "chains of fewer than four states do not show whether the kernel mixes"
     yield (
-        GOOD,
         Status.NOT_MIXED,
         f"{seen}: the islands may all miss the same part of the posterior. Importance sampling, "
         f"which would show it, has the status {drawn.status}. {remedy}, or another "
@@ -129,15 +116,14 @@ def of_survey(facts: Facts) -> Iterator[Verdict]:
     """Yield the verdicts of a survey of the posterior."""
     if facts.unbounded:
         yield (
-            EVERY,
             Status.UNBOUNDED,
             "the posterior density and its mass increase along a ridge as far as it was followed: "
             "the evidence is infinite, or concentrated in a region without draws. Look for a scale "
             "that can go to zero where data coincide, and give it a prior that excludes zero.",
+            EVERY,
         )
     if facts.more_peaks:
         yield (
-            GOOD,
             Status.MISSED_MASS,
             f"the posterior has more modes than the {facts.n_peaks} that were found, because "
             "coordinates have several modes each: draws do not meet all of their combinations, and "
@@ -156,11 +142,10 @@ def of_facts(estimate: LogEvidence, record: RunRecord) -> Iterator[Verdict]:
         stage, n = int(np.isfinite(ess).sum(axis=1).max()), ess.shape[1]
         if stage < n:
             message = f"{estimate.message} No particle was left at stage {stage + 1} of {n}."
-            yield (Status.NO_SUPPORT,), Status.NO_SUPPORT, message
+            yield Status.NO_SUPPORT, message, (Status.NO_SUPPORT,)
     if facts.n_values is not None and facts.n_prior_draws is not None:
         values = "a single value" if facts.n_values == 1 else f"only {facts.n_values} values"
         yield (
-            GOOD,
             Status.FEW_VALUES,
             f"the likelihood took {values} over all draws, which shows nothing of the places that "
             "no draw has hit: with a confidence of 95 %, these are a share of at most "
@@ -170,7 +155,6 @@ def of_facts(estimate: LogEvidence, record: RunRecord) -> Iterator[Verdict]:
         )
     if facts.annealed_log_z is not None:
         yield (
-            GOOD,
             Status.INCONSISTENT,
             f"annealing with more particles gives only {facts.annealed_log_z:.3f}, because it "
             "missed a mode that importance sampling from a density fitted to few particles found; "
@@ -210,10 +194,10 @@ def short_of_check(estimate: LogEvidence, facts: Facts) -> Iterator[Verdict]:
     if excess > min(_TWENTYFOLD, DISAGREEMENT * error + ROUNDING):
         run, remedy = _CHECKS[check.kind]
         yield (
-            _UNBROKEN,
             Status.MISSED_MASS,
             f"{run} gives {check.log_z:.2f}, and {estimate.estimator} only {estimate.value:.2f}: "
             f"the paths have missed a mode. {remedy}",
+            _UNBROKEN,
         )
 
 
@@ -234,8 +218,7 @@ def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvid
     wanted = f" and not {target_mcse:.3g}"
     if limit == Status.INTERRUPTED:
         if estimate.status != Status.OK:
-            message = f"{estimate.message} In addition, the run was interrupted."
-            return replace(estimate, message=message)
+            return in_addition(estimate, "the run was interrupted.")
         message = (
             "the run was interrupted, and the estimate is that of what had finished, without the "
             f"checks that come later: {error}{wanted if estimate.mcse > target_mcse else ''}. The "
@@ -257,7 +240,7 @@ def unfinished(estimate: LogEvidence, limit: str, target_mcse: float) -> LogEvid
             f"{limit}, or accept the error."
         )
     status = Status.MAX_DRAWS if limit == GIVEN_DRAWS else Status(limit)
-    return judged(estimate, [(GOOD, status, message)])
+    return judged(estimate, [(status, message)])
 
 
 def of_noise(estimate: LogEvidence, facts: Facts) -> LogEvidence:
@@ -277,22 +260,14 @@ def of_noise(estimate: LogEvidence, facts: Facts) -> LogEvidence:
         "particles, or n_particles='auto'."
     )
     if estimate.status != Status.OK:
-        return replace(estimate, message=f"{estimate.message} In addition, {message}")
+        return in_addition(estimate, message)
     return replace(estimate, status=Status.NOISY_LIKELIHOOD, message=message)
 
 
-def with_tail(estimate: LogEvidence, log_weight: Floats, reached: float = 0.0) -> LogEvidence:
-    """Return an estimate with the error of the tail that its draws may not have reached."""
-    if not np.isfinite(estimate.mcse):
-        return estimate
-    found = widened(estimate, max(unseen_tail(log_weight, estimate.value) - reached, 0.0))
-    if found.mcse <= LARGEST_MCSE:
-        return found
-    message = (
-        f"the error is {found.mcse:.2f} nats, because a large share of the evidence may lie where "
-        "the fitted density produced no draws. Use more draws or another parametrisation."
-    )
-    return judged(found, [(GOOD, Status.HIGH_VARIANCE, message)])
+def in_addition(estimate: LogEvidence, message: str) -> LogEvidence:
+    """Return an estimate with a further message."""
+    before = f"{estimate.message} In addition, " if estimate.message else ""
+    return replace(estimate, message=f"{before}{message}")
 
 
 def known(estimate: LogEvidence) -> LogEvidence:
@@ -319,7 +294,7 @@ def of_integration(estimate: LogEvidence, error: float) -> LogEvidence:
         f"finer nodes change the integrals over local variables by {error:.2g} nats: they have "
         "modes that the nodes of this run have missed. Pass marginalise=False."
     )
-    return judged(found, [((Status.OK,), Status.MISSED_MASS, message)])
+    return judged(found, [(Status.MISSED_MASS, message)])
 
 
 def times(distance: float, error: float) -> str:
@@ -425,6 +400,59 @@ def _by_chance(n_moments: int, n_islands: int) -> float:
 def _moments(x: Floats, centre: Floats) -> Floats:
     apart = x - centre
     return np.concatenate([apart, apart**2], axis=1)
+
+
+# If the estimate from paths has one of these statuses, importance sampling is recommended instead.
+# A contradiction between paths is not among them, because the user has to know of it.
+_REPLACED = (
+    Status.MISSED_MASS,
+    Status.NO_OVERLAP,
+    Status.DOMINATED,
+    Status.HEAVY_TAIL,
+    Status.HIGH_VARIANCE,
+    Status.NO_ERROR,
+)
+
+
+def with_check(estimate: LogEvidence, record: RunRecord) -> tuple[LogEvidence, list[LogEvidence]]:
+    """Return an estimate, checked by importance sampling, and the estimates that check it.
+
+    These are made from a density fitted to posterior draws, and from the islands that reverse paths
+    started from; there are none without a fitted density.
+    """
+    works = [block.bridge for block in record.sources if block.bridge is not None]
+    if not works:
+        return estimate, []
+    drawn = importance(np.concatenate([forward for forward, _ in works]))
+    if record.of(Role.ISLAND) or record.tempered:
+        drawn = of_uncovered(drawn, uncovered(works))
+    if drawn.status == Status.OK:
+        remedy = "the fitted density misses a region that the paths found. Use more draws."
+        estimate = judged(estimate, short_of(estimate, drawn))
+        estimate, drawn = agreeing(estimate, drawn, "annealing", "importance sampling", remedy)
+    others = [bridge(works)] if record.of(Role.ISLAND) else []
+    return estimate, [*others, drawn]
+
+
+def ranked(
+    first: LogEvidence,
+    others: list[LogEvidence],
+    drawn: list[LogEvidence],
+    smaller: LogEvidence | None = None,
+) -> list[LogEvidence]:
+    """Return all estimates, the recommended one first.
+
+    That is importance sampling, the last one of ``drawn``, if it is ok where the first estimate is
+    not, or if it is given as the one of a much ``smaller`` error.
+    """
+    if drawn and drawn[-1].status == Status.OK and first.status in _REPLACED:
+        message = (
+            f"importance is recommended because the status of {first.estimator} is {first.status}."
+        )
+        smaller = replace(drawn[-1], message=message)
+    if smaller is None:
+        return [first, *others, *drawn]
+    return [smaller, first, *others, *drawn[:-1]]
 
 
 # An estimate replaces one that comes before it if its error is this many times smaller.

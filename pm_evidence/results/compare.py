@@ -14,8 +14,7 @@ from pm_evidence.core.checks import check_flag, described, float_array
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence, RunRecord, with_pointer
 from pm_evidence.core.text import concise, facts
-from pm_evidence.estimators.errors import Spread, combined, half_width
-from pm_evidence.estimators.of_paths import difference
+from pm_evidence.estimators.errors import Spread, combined, difference, half_width
 from pm_evidence.results import schema
 from pm_evidence.results.elpd import with_elpd
 from pm_evidence.results.stored import estimate_of, evidence_of

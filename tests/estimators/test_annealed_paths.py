@@ -6,8 +6,7 @@ from scipy.stats import binom
 
 from pm_evidence.core.records import Facts, Role
 from pm_evidence.estimators import bar, jarzynski, jarzynski_reverse
-from pm_evidence.estimators.of_paths import two_sided
-from pm_evidence.estimators.of_run import estimates
+from pm_evidence.estimators.of_run import estimates, two_sided
 from tests.estimators.runs import block, bridged, by_name, islands_of, record
 from tests.estimators.work import (
     LOG_Z,

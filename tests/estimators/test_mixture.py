@@ -35,7 +35,7 @@ every = pytest.mark.parametrize(("n_states", "n"), SIZES)
 def test_moments(make, n_states, n):
     """Shares below exp(-45) are left out, which no sum shows."""
     scale, base, offset = make(n_states, n)
-    sums, products = moments(scale, base, offset)
+    sums, products = moments(scale, base, offset, np.ones(n_states))
     p = np.exp(logs(scale, base, offset) - logsumexp(logs(scale, base, offset), axis=0))
     np.testing.assert_allclose(sums, p.sum(axis=1), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(products, p @ p.T, rtol=1e-12, atol=1e-14)

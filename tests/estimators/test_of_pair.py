@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.records import BlockRecord, Facts, LogEvidence, Role, RunRecord, StageTrace
-from pm_evidence.estimators.of_paths import of_pair
-from pm_evidence.estimators.of_run import applicable, estimates
+from pm_evidence.estimators.of_run import applicable, estimates, of_pair
 
 LOG_BF = 0.7
 NO_TRACE = StageTrace(*np.zeros((4, 1)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pm_evidence.estimators.point_density import point_density
+from pm_evidence.estimators.draws import point_density
 
 COVARIANCE = np.array([[1.0, 0.6, -0.3], [0.6, 2.0, 0.4], [-0.3, 0.4, 0.5]])
 

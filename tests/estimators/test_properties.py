@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pm_evidence.estimators.bar import bar
-from pm_evidence.estimators.cumulant import (
+from pm_evidence.estimators.jarzynski import (
+    importance,
+    jarzynski,
     lower_bound,
 )
-from pm_evidence.estimators.jarzynski import importance, jarzynski
-from pm_evidence.estimators.of_paths import two_sided
+from pm_evidence.estimators.of_run import two_sided
 from tests.estimators.runs import record
 from tests.estimators.work import ESTIMATORS
 from tests.strategies import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pm_evidence.estimators.reweighting import reweighted
+from pm_evidence.estimators.draws import reweighted
 
 N = 1000
 

@@ -5,7 +5,7 @@ import pytest
 
 from pm_evidence.estimators.tempered import (
     LogZCurve,
-    check_size,
+    check_potentials,
     checked_rung,
     tempered,
 )
@@ -18,12 +18,15 @@ INF = np.inf
 def test_wrong_states():
     """They would be taken for states of other temperatures, or become NaN much later."""
     of_beta = [
-        ([0.0], "beta must be a row of at least two inverse temperatures, got shape"),
-        ([[0.0, 1.0]], "beta must be a row of at least two"),
-        ([0.0, 0.5, 0.4, 1.0], r"beta must rise from 0 to 1, got beta\[2\]=0.4 after 0.5; sort it"),
-        ([0.0, 0.5, 0.5, 1.0], r"beta must rise from 0 to 1, got beta\[2\]=0.5 after 0.5"),
-        ([0.0, np.nan, 1.0], r"beta must rise from 0 to 1, got beta\[1\]=nan"),
-        ([0.1, 0.5, 1.0], "beta must rise from 0 to 1, got 0.1 to 1.0; add the ends"),
+        ([0.0], "beta must be a sequence of at least two inverse temperatures, got shape"),
+        ([[0.0, 1.0]], "beta must be a sequence of at least two"),
+        (
+            [0.0, 0.5, 0.4, 1.0],
+            r"beta must rise from 0 to 1, got betas\[2\]=0.4 after 0.5; sort it",
+        ),
+        ([0.0, 0.5, 0.5, 1.0], r"beta must rise from 0 to 1, got betas\[2\]=0.5 after 0.5"),
+        ([0.0, np.nan, 1.0], r"beta must rise from 0 to 1, got betas\[1\]=nan"),
+        ([0.1, 0.5, 1.0], "beta must rise from 0 to 1, got 0.1 to 1.0; add the missing end"),
         ([0.0, 0.5, 0.9], "beta must rise from 0 to 1, got 0.0 to 0.9"),
         ([0.0, 0.5, INF], "beta must rise from 0 to 1, got 0.0 to inf"),
     ]
@@ -49,8 +52,8 @@ def test_wrong_states():
     check_refused(tempered, [(given, f"^{text}") for given, text in cases])
     check_refused(checked_rung, [((rung, 3), f"^{text}") for rung, text in of_rung[:2]])
     with pytest.raises(ValueError, match=r"^energy must be .* got -2e\+100"):
-        check_size("energy", np.array([0.0, -2e100]))
-    check_size("energy", np.array([1e99, -1e99, INF, -INF]))
+        check_potentials("energy", np.array([0.0, -2e100]))
+    check_potentials("energy", np.array([1e99, -1e99, INF, -INF]))
 
 
 @pytest.mark.parametrize("extreme", [1.1e100, 1e300])

@@ -9,7 +9,7 @@ from pm_evidence.estimators.rts import (
     Shares,
     checked_log_z,
     checked_prior,
-    verdict_of_weights,
+    of_states,
 )
 from tests.estimators.ladders import BETA, draws, log_z
 from tests.estimators.refusals import check_refused
@@ -35,15 +35,15 @@ def test_shares_by_hand():
 
 def test_verdicts():
     """Equal weights are fine, a single one dominates, and a Pareto tail of shape 1 is heavy."""
-    assert verdict_of_weights(np.zeros(100), "here")[0] == "ok"
+    assert not list(of_states(np.zeros(100), "here"))
     one = np.append(np.log(100.0) - 1e-9, np.full(99, -30.0))
-    status, message = verdict_of_weights(one, "of beta=1")
+    status, message = next(of_states(one, "of beta=1"))
     assert status == "dominated" and "of beta=1 (effective number 1.0 of 100)" in message
     tail = np.random.default_rng(2).pareto(1.0, 5000) + 1.0
     tail = np.log(tail / tail.mean())
     assert tail.max() > np.log(LIGHT)
-    assert verdict_of_weights(tail, "here")[0] == "heavy_tail"
-    assert verdict_of_weights(tail, "here", bounded=True)[0] == "ok"
+    assert next(of_states(tail, "here"))[0] == "heavy_tail"
+    assert not list(of_states(tail, "here", bounded=True))
 
 
 def test_probabilities_near_one_have_no_tail():
@@ -52,9 +52,9 @@ def test_probabilities_near_one_have_no_tail():
     rung = np.random.default_rng(3).integers(0, 60, 3000)
     energy = draws(np.random.default_rng(4), rung, beta)
     shares = Shares(beta, energy, -log_z(beta))
-    assert JointShares((shares,)).verdict()[0] == "ok"
+    assert not list(JointShares((shares,)).verdicts())
     far = Shares(np.array([0.0, 1.0]), np.linspace(500.0, 600.0, 40), np.array([0.0, 300.0]))
-    assert JointShares((far,)).verdict()[0] == "dominated"
+    assert next(JointShares((far,)).verdicts())[0] == "dominated"
 
 
 def test_constants_and_priors_that_are_refused():

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from pm_evidence.core.records import CrossCheck, Facts, LogEvidence, Role, RunRecord, Status
+from pm_evidence.estimators.errors import judged
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import (
     DISAGREEMENT,
     agreeing,
     contradict,
-    judged,
     known,
     of_facts,
     of_noise,

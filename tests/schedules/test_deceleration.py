@@ -40,4 +40,4 @@ def test_bounds_that_are_refused():
             check_largest_step(bound, None)
     message = r"largest_step must be at least 1 / n_stages = 0.25 for n_stages=4, got 0.2; pass a"
     with pytest.raises(ValueError, match=message):
-        decelerated(np.array([0.0, 0.25, 0.5, 0.75, 1.0]), 0.2)
+        check_largest_step(0.2, 4)

@@ -3,7 +3,6 @@
 import numpy as np
 
 from pm_evidence.schedules import divergences_from_variance, gms13, linear
-from tests.estimators.refusals import check_refused
 
 KNOTS = np.linspace(0.0, 1.0, 5)
 
@@ -33,17 +32,3 @@ def test_energies_and_variances_give_the_same_divergences():
     of_variance = divergences_from_variance(KNOTS, beta, d / (2.0 * (square + middle) ** 2))
     of_energy = -np.diff(KNOTS) * np.diff(d / (2.0 * (square + KNOTS)))
     np.testing.assert_allclose(of_variance, of_energy, rtol=1e-6)
-
-
-def test_bad_knots_are_refused():
-    rises = "knots must rise strictly from 0 to 1"
-    number = "divergence must be one finite number for each of 1 intervals"
-    cases = [
-        ([0.0, 0.5], [1.0], rises),
-        ([0.0], [], rises),
-        ([0.0, 0.7, 0.6, 1.0], [1.0, 1.0, 1.0], rises),
-        ([0.0, 1.0], [1.0, 1.0], number),
-        ([0.0, 1.0], [np.nan], number),
-    ]
-    given = [((np.array(knots), np.array(each), 10), text) for knots, each, text in cases]
-    check_refused(gms13, given)

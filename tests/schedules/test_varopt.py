@@ -10,7 +10,6 @@ from pm_evidence.schedules import (
     smoothed,
     varopt,
 )
-from tests.estimators.refusals import check_refused
 from tests.schedules.test_prediction import predicted_variance_of_many
 
 TRIAL = np.linspace(0.0, 1.0, 401)
@@ -106,27 +105,8 @@ def test_the_differential_equation_has_the_same_solution(v, slope):
     assert np.abs(found - t).max() > 0.1  # far from equal steps
 
 
-# --- bad input ---
-
-
-def test_bad_trial_runs_are_refused():
-    cases = [
-        ([0.0, 0.5, 1.0], [1.0], 5, r"variance must have one entry less than beta, 2, got shape"),
-        ([0.0, 0.5, 1.0], [1.0, np.nan], 5, r"variance must be finite, got variance\[1\]=nan"),
-        ([0.0, 0.5, 1.0], [np.inf, 1.0], 5, r"variance must be finite, got variance\[0\]=inf"),
-        ([0.0, 0.5], [1.0], 5, r"beta must rise strictly from 0 to 1"),
-        ([0.0, 0.5, 0.5, 1.0], [1.0, 1.0, 1.0], 5, r"beta must rise strictly from 0 to 1"),
-        ([0.0, 0.5, 1.0], [1.0, 1.0], 0, r"n_stages must be a whole number of at least 1, got 0"),
-    ]
-    given = [((np.array(beta), np.array(each), n), text) for beta, each, n, text in cases]
-    check_refused(varopt, given)
-
-
-def test_bad_options_are_refused():
+def test_bad_shares_are_refused():
     for value in (-0.1, 1.0, "much", np.nan, True):
-        for name in ("smoothing", "floor"):
-            with pytest.raises(ValueError, match=rf"{name} must be a number from 0 to below 1"):
-                varopt(TRIAL, np.ones(400), 10, **{name: value})
-    with pytest.raises(ValueError, match="power must be a finite number above 0, got 0"):
-        varopt(TRIAL, np.ones(400), 10, power=0)
+        with pytest.raises(ValueError, match="smoothing must be a number from 0 to below 1"):
+            check_smoothing(value)
     assert check_smoothing(0) == 0.0
