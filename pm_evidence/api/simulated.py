@@ -21,8 +21,8 @@ from pm_evidence.core.exceptions import (
 from pm_evidence.core.random import Phase, generator, resolve_seed
 from pm_evidence.core.records import LogEvidence, Status
 from pm_evidence.execution.display import Display
+from pm_evidence.results.calibration import Calibration, calibration_of
 from pm_evidence.results.compare import prior_of
-from pm_evidence.results.sensitivity import Calibration, calibration_of
 from pm_evidence.runs.anneal import anneal, warn_of
 from pm_evidence.runs.defaults import default_method
 from pm_evidence.runs.result import posterior_draws, result_of

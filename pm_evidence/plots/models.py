@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_choice, check_count, check_kind, described
 from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import LogEvidence, Status
-from pm_evidence.estimators.calibration import reliability
 from pm_evidence.estimators.errors import Spread, combined, half_width
 from pm_evidence.plots import layout
+from pm_evidence.results.calibration import Calibration, reliability
 from pm_evidence.results.compare import compare
-from pm_evidence.results.sensitivity import Calibration
 from pm_evidence.results.sequential import sequences_of
 
 Floats = NDArray[np.float64]

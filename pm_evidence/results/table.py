@@ -2,14 +2,17 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from pm_evidence.core.checks import check_choice, check_kind, described
+from pm_evidence.core.records import LogEvidence, Status, with_pointer
 from pm_evidence.core.text import concise, plus_minus
 
 if TYPE_CHECKING:
@@ -209,6 +212,74 @@ class EvidenceTable(ShownTable):
         ERRORS["log_bf"],
         ERRORS["prob"],
     }
+
+
+AS_WRITTEN = "as written"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The evidence under one prior of a variable."""
+
+    variable: str  # the variable, and the name of its prior
+    prior: str
+    factor: float  # what its spread is multiplied by; NaN for another distribution
+    evidence: LogEvidence  # log evidence in nats, with the status of the row
+    # Log Bayes factor against the model as it is written, its error and the degrees of freedom of
+    # the error
+    log_bf: float
+    log_bf_mcse: float
+    log_bf_dof: float = float("inf")
+    how: str = AS_WRITTEN  # ``"as written"``, ``"reweighted"`` or ``"new run"``
+    pareto_k: float = float("nan")  # of the weights of the draws; NaN without weights
+    ess: float = float("nan")
+
+
+class SensitivityTable(ShownTable):
+    """A DataFrame from ``pe.prior_sensitivity``, which shows only its main columns.
+
+    These are log evidence, log Bayes factor against the model as it is written, how both were
+    computed, and the status.
+    """
+
+    _main = ("log_evidence", "log_bf", "how", "status")
+    _needed = frozenset(
+        {"log_evidence", "log_bf", "how", "status", "warning", "mcse", "log_bf_mcse"}
+    )
+
+
+def sensitivity_table(rows: Sequence[Row]) -> SensitivityTable:
+    """Return the table of some rows, in their order."""
+    evidence = [row.evidence for row in rows]
+    with np.errstate(over="ignore"):
+        bf = np.exp([row.log_bf for row in rows])
+    table = pd.DataFrame(
+        {
+            "factor": [row.factor for row in rows],
+            "log_evidence": [each.value for each in evidence],
+            "mcse": [each.mcse for each in evidence],
+            "log_bf": [row.log_bf for row in rows],
+            "log_bf_mcse": [row.log_bf_mcse for row in rows],
+            "bf": bf,
+            "how": [row.how for row in rows],
+            "pareto_k": [row.pareto_k for row in rows],
+            "ess": [row.ess for row in rows],
+            "status": [str(each.status) for each in evidence],
+            "warning": [_warning(each) for each in evidence],
+            "dof": [each.dof for each in evidence],
+            "log_bf_dof": [row.log_bf_dof for row in rows],
+        },
+        index=pd.MultiIndex.from_tuples(
+            [(row.variable, row.prior) for row in rows], names=["variable", "prior"]
+        ),
+    )
+    return SensitivityTable(table)
+
+
+def _warning(evidence: LogEvidence) -> str:
+    if evidence.status == Status.OK:
+        return ""
+    return f"{evidence.status}: {with_pointer(evidence.status, evidence.message)}"
 
 
 def latex_cells(table: pd.DataFrame, columns: list[str], numbers: str) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from pm_evidence.plots.layout import (
     visual_arguments,
     with_error,
 )
-from pm_evidence.results.sensitivity import sensitivity_table
+from pm_evidence.results.table import sensitivity_table
 from tests.api.refusals import check_refusals
 from tests.plots.drawing import make_run, need_backend
 from tests.results import test_calibration as calibration

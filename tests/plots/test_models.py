@@ -11,7 +11,7 @@ from scipy.stats import t
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.plots import plot_calibration, plot_compare, plot_sensitivity
 from pm_evidence.results import compare
-from pm_evidence.results.sensitivity import AS_WRITTEN, Row, sensitivity_table
+from pm_evidence.results.table import AS_WRITTEN, Row, sensitivity_table
 from tests.api.refusals import check_refusals
 from tests.plots.drawing import assert_texts_fit, drawn, legend_texts, only_plot
 from tests.results.test_calibration import found, runs

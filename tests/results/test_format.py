@@ -6,8 +6,7 @@ import pytest
 
 from pm_evidence.core.records import LogEvidence
 from pm_evidence.results import compare, format_table
-from pm_evidence.results.sensitivity import Row, sensitivity_table
-from pm_evidence.results.table import in_html
+from pm_evidence.results.table import Row, in_html, sensitivity_table
 from tests.api.refusals import check_refusals
 
 ODD = r"50 % \o_{a} <b> & $x$ ~#^"

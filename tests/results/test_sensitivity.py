@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pm_evidence.core.records import LogEvidence
-from pm_evidence.results.sensitivity import AS_WRITTEN, Row, SensitivityTable, sensitivity_table
+from pm_evidence.results.table import AS_WRITTEN, Row, SensitivityTable, sensitivity_table
 
 RARE = LogEvidence(-33.0, 0.02, "bridge", "heavy_tail", message="Rare draws.")
 ROWS = [
