@@ -1,11 +1,11 @@
 """All estimates of a run of tempered chains, and whether the chains mixed."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pm_evidence.core.records import LogEvidence, Role, RunRecord, Status
 from pm_evidence.estimators.errors import Verdict, judged
@@ -14,9 +14,6 @@ from pm_evidence.estimators.mbar import mbar
 from pm_evidence.estimators.rts import rts, ts
 from pm_evidence.estimators.ti import chained_bar, stepping_stone, ti, ti_rb
 from pm_evidence.estimators.verdicts import contradict, in_addition, ranked, times, with_check
-
-Floats = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 # The least number of times that chains of an estimate with the status ``"ok"`` came from the
 # reference to the target: in each ladder on average, and in all. Without these, chains have
@@ -32,32 +29,6 @@ _TOLERANCE = 0.1
 _GROSS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class _States:
-    """The states of all chains, as estimators take them."""
-
-    beta: Floats  # shape (n_temperatures,)
-    # shape (n,): energies in nats, indices of temperatures, and numbers of ladders, over all blocks
-    energy: Floats
-    rung: Whole
-    ladder: Whole
-    # shape (n,): whether the state is in the second half of the record of its block
-    late: NDArray[np.bool_]
-    restarts: int  # times that chains came from the reference to the target, and number of ladders
-    n_ladders: int
-
-    @property
-    def arguments(self) -> tuple[Floats, Floats, Whole]:
-        """The common arguments of estimators."""
-        return self.beta, self.energy, self.rung
-
-    def part(self, *, late: bool) -> "_States":
-        """Return the states of the first or the second half."""
-        here = self.late == late
-        parts = self.energy[here], self.rung[here], self.ladder[here], self.late[here]
-        return _States(self.beta, *parts, self.restarts, self.n_ladders)
-
-
 def of_tempering(record: RunRecord) -> list[LogEvidence]:
     """Return the estimates of tempered chains, the recommended one first.
 
@@ -67,8 +38,7 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
     where there is one. It is recommended instead if it is far more precise: the error of tempered
     chains cannot count what all of them missed for lack of time, such as the neck of a funnel.
     """
-    states = _states(record)
-    found = {name: estimator() for name, estimator in _reported(record, states).items()}
+    found = {name: estimator() for name, estimator in _reported(record).items()}
     name, first = next(iter(found.items()))
     annealed = jarzynski(record.work(Role.FORWARD), name="smc")
     verdicts = [*_of_populations(first, annealed)]
@@ -76,8 +46,8 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
         annealed = judged(annealed, verdicts)
     else:
         first = judged(first, verdicts)
-    first = judged(first, _of_restarts(states))
-    first = judged(first, _of_drift(first, record, states))
+    first = judged(first, _of_restarts(record))
+    first = judged(first, _of_drift(first, record))
     first = _of_initial_iterations(first, record)
     first, drawn = with_check(first, record)
     others = [judged(each, _beside(first, each)) for key, each in found.items() if key != name]
@@ -87,69 +57,55 @@ def of_tempering(record: RunRecord) -> list[LogEvidence]:
 def others_of_tempering(record: RunRecord) -> Mapping[str, Callable[[], LogEvidence]]:
     """Return the estimators of tempered chains that a run does not report, by name."""
     states = _states(record)
-    arguments, groups = states.arguments, states.ladder
     found: dict[str, Callable[[], LogEvidence]] = {
-        "chained_bar": partial(chained_bar, *arguments, groups=groups),
-        **{
-            f"ti_{rule}": partial(ti, *arguments, rule=rule, groups=groups)
-            for rule in ("riemann", "trapezoid")
-        },
+        "chained_bar": partial(chained_bar, **states),
+        **{f"ti_{rule}": partial(ti, rule=rule, **states) for rule in ("riemann", "trapezoid")},
     }
     if record.facts.tempering_log_z is not None:
-        log_z, prior = _weights(record)
-        found["ts"] = partial(ts, states.rung, log_z, prior=prior, groups=groups)
+        rung, groups = states["rung"], states["groups"]
+        found["ts"] = partial(ts, rung, groups=groups, **_weights(record))
     return found
 
 
-def _reported(record: RunRecord, states: _States) -> dict[str, Callable[[], LogEvidence]]:
+def _reported(
+    record: RunRecord, halves: Collection[int] = (0, 1)
+) -> dict[str, Callable[[], LogEvidence]]:
     """Return the estimators that a run reports, the recommended one first."""
-    arguments, groups = states.arguments, states.ladder
-    multistate = partial(mbar, *arguments, groups=groups)
+    states = _states(record, halves)
+    multistate: dict[str, Callable[[], LogEvidence]] = {"mbar": partial(mbar, **states)}
     rest: dict[str, Callable[[], LogEvidence]] = {
-        "stepping_stone": partial(stepping_stone, *arguments, groups=groups),
-        "stepping_stone_reverse": partial(
-            stepping_stone, *arguments, direction="reverse", groups=groups
-        ),
-        "ti": partial(ti, *arguments, rule="corrected", groups=groups),
+        "stepping_stone": partial(stepping_stone, **states),
+        "stepping_stone_reverse": partial(stepping_stone, direction="reverse", **states),
+        "ti": partial(ti, **states),
     }
     if record.facts.tempering_log_z is None:
-        return {"mbar": multistate, **rest}
-    log_z, prior = _weights(record)
-    return {
-        "rts": partial(rts, states.beta, states.energy, log_z, prior=prior, groups=groups),
-        "mbar": multistate,
-        "ti_rb": partial(ti_rb, states.beta, states.energy, log_z, prior=prior, groups=groups),
-        **rest,
-    }
+        return multistate | rest
+    del states["rung"]
+    states |= _weights(record)
+    return {"rts": partial(rts, **states), **multistate, "ti_rb": partial(ti_rb, **states), **rest}
 
 
-def _weights(record: RunRecord) -> tuple[Floats, Floats]:
+def _weights(record: RunRecord) -> dict[str, Any]:
     """Return the log normalising constants and the prior by which chains drew temperatures."""
     facts = record.facts
-    return np.array(facts.tempering_log_z, float), np.array(facts.tempering_prior, float)
+    arrays = {"log_z": facts.tempering_log_z, "prior": facts.tempering_prior}
+    return {name: np.array(values, float) for name, values in arrays.items()}
 
 
-def _states(record: RunRecord) -> _States:
-    """Return the states of the chains of all blocks."""
-    chains = record.tempered
-    first = np.cumsum([0, *(each.ladder.max() + 1 for each in chains)])
-    ladder = [
-        np.broadcast_to(each.ladder + at, each.energy.shape).ravel()
-        for each, at in zip(chains, first[:-1], strict=True)
-    ]
-    late = [
-        np.repeat(np.arange(len(each.energy)) >= len(each.energy) // 2, each.energy.shape[1])
-        for each in chains
-    ]
-    return _States(
-        record.beta,
-        np.concatenate([each.energy.ravel() for each in chains]),
-        np.concatenate([each.rung.ravel() for each in chains]).astype(np.int64),
-        np.concatenate(ladder),
-        np.concatenate(late),
-        int(sum(each.restarts.sum() for each in chains)),
-        int(first[-1]),
-    )
+def _states(record: RunRecord, halves: Collection[int] = (0, 1)) -> dict[str, Any]:
+    """Return the states of the chains of all blocks as estimators take them.
+
+    ``halves`` are those of the record of each block that count: the first, 0, or the second, 1.
+    """
+    parts, n_ladders = [], 0
+    for each in record.tempered:
+        n = len(each.energy)
+        kept = np.isin(np.arange(n) >= n // 2, list(halves))
+        ladder = np.broadcast_to(each.ladder + n_ladders, each.energy.shape)
+        parts.append([values[kept].ravel() for values in (each.energy, each.rung, ladder)])
+        n_ladders += int(each.ladder.max()) + 1
+    energy, rung, groups = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return {"beta": record.beta, "energy": energy, "rung": rung.astype(np.int64), "groups": groups}
 
 
 def _smaller(first: LogEvidence, drawn: list[LogEvidence]) -> LogEvidence | None:
@@ -201,34 +157,36 @@ def _beside(first: LogEvidence, other: LogEvidence) -> Iterator[Verdict]:
         )
 
 
-def _of_restarts(states: _States) -> Iterator[Verdict]:
+def _of_restarts(record: RunRecord) -> Iterator[Verdict]:
     """Yield the verdict on chains that hardly came from the reference to the target."""
-    enough = max(_LEAST_PER_LADDER * states.n_ladders, _LEAST_RESTARTS)
-    if states.restarts >= enough:
+    restarts = int(sum(each.restarts.sum() for each in record.tempered))
+    n_ladders = int(sum(each.ladder.max() + 1 for each in record.tempered))
+    enough = max(_LEAST_PER_LADDER * n_ladders, _LEAST_RESTARTS)
+    if restarts >= enough:
         return
-    visited = np.bincount(states.rung, minlength=len(states.beta)) > 0
-    if states.restarts:
-        problem = f"chains came from the reference to the target only {states.restarts} times"
-    elif visited[0] and visited[-1]:
+    ends = 0, len(record.beta) - 1
+    visited = [any((each.rung == k).any() for each in record.tempered) for k in ends]
+    if restarts:
+        problem = f"chains came from the reference to the target only {restarts} times"
+    elif all(visited):
         problem = "no chain came from the reference to the target"
     else:
         problem = "chains never left a part of the temperatures"
     # an error that is large because chains do not move would not become small with longer chains
     yield (
         Status.NOT_MIXED,
-        f"{problem} in {states.n_ladders} ladders, and at least {enough:.0f} times are needed for "
-        "an error that can be trusted. Use more draws, more temperatures, or a kernel that mixes "
+        f"{problem} in {n_ladders} ladders, and at least {enough:.0f} times are needed for an "
+        "error that can be trusted. Use more draws, more temperatures, or a kernel that mixes "
         "faster.",
         (Status.OK, Status.HIGH_VARIANCE),
     )
 
 
-def _of_drift(estimate: LogEvidence, record: RunRecord, states: _States) -> Iterator[Verdict]:
+def _of_drift(estimate: LogEvidence, record: RunRecord) -> Iterator[Verdict]:
     """Yield the verdict on a record whose halves contradict each other."""
     if estimate.status != Status.OK:
         return
-    name = estimate.estimator
-    early, late = (_reported(record, states.part(late=half))[name]() for half in (False, True))
+    early, late = (_reported(record, (half,))[estimate.estimator]() for half in (0, 1))
     error = float(np.hypot(early.mcse, late.mcse))
     distance = abs(early.value - late.value)
     if distance > _DRIFT * error:

@@ -456,10 +456,14 @@ class JointShares:
         return np.array([part.energy.size for part in self.rounds], dtype=np.float64)
 
     @cached_property
+    def log_weights(self) -> Floats:
+        """Log weights of the temperatures in every round, shape ``(n_rounds, n_temperatures)``."""
+        return np.array([part.log_weight for part in self.rounds])
+
+    @cached_property
     def log_counts(self) -> Floats:
         """Log of the expected number of states at every temperature, given the states."""
-        logs = np.array([part.log_weight + part.log_sums for part in self.rounds])
-        return np.array([log_sum_exp(column) for column in logs.T])
+        return _log_sums(self.log_weights + [part.log_sums for part in self.rounds])
 
     @cached_property
     def reached(self) -> NDArray[np.intp]:
@@ -471,29 +475,22 @@ class JointShares:
         """The maximum: log normalising constants in nats, shape ``(n_temperatures,)``."""
         if len(self.rounds) == 1:  # the solution is explicit (Carlson et al. 2016, Eq. 12)
             return self.rounds[0].log_sums
-        k = self.reached
-        log_z: Floats = -(self.n @ np.array([part.log_weight for part in self.rounds]))
-        log_z /= self.n.sum()
-        log_z[k] = self._solved(k, log_z[k])
-        # the equation of one temperature, given the others, which is exact for a single round
-        weights = np.array([part.log_weight for part in self.rounds])
-        logs = weights + log_z
-        totals = np.array([log_sum_exp(row[k]) for row in logs])
-        scale = (np.log(self.n) - totals)[:, None] + weights
-        solution: Floats = self.log_counts - np.array([log_sum_exp(column) for column in scale.T])
-        return solution
+        k, weights = self.reached, self.log_weights
+        log_z: Floats = -(self.n @ weights) / self.n.sum()
 
-    def _solved(self, k: NDArray[np.intp], start: Floats) -> Floats:
         def expected(minus: Floats) -> tuple[Floats, Floats]:
             p = self._probabilities(-minus, k)
             return self.n @ p, p.T @ (self.n[:, None] * p)
 
-        solution: Floats = -minimise(expected, np.exp(self.log_counts[k]), -start)[0]
+        log_z[k] = -minimise(expected, np.exp(self.log_counts[k]), -log_z[k])[0]
+        # the equation of one temperature, given the others, which is exact for a single round
+        totals = _log_sums((weights + log_z)[:, k].T)
+        solution: Floats = self.log_counts - _log_sums((np.log(self.n) - totals)[:, None] + weights)
         return solution
 
     def _probabilities(self, log_z: Floats, k: NDArray[np.intp]) -> Floats:
         """Return the distribution of the temperatures in every round, ``(n_rounds, n_k)``."""
-        logs = np.array([part.log_weight[k] for part in self.rounds]) + log_z
+        logs = self.log_weights[:, k] + log_z
         p = np.exp(logs - logs.max(axis=1, keepdims=True))
         shares: Floats = p / p.sum(axis=1, keepdims=True)
         return shares
@@ -553,13 +550,17 @@ class JointShares:
                     f"{_OUT_OF_REACH:.0f}). Use more rounds, each with the constants of the last "
                     "one.",
                 )
-            logs = [
-                part.relative(k) + part.log_weight[k] + part.log_sums[k] for part in self.rounds
-            ]
-            shares = np.concatenate(logs)
+            shares = np.concatenate(
+                [part.relative(k) + part.log_weight[k] + part.log_sums[k] for part in self.rounds]
+            )
             log_weight = shares - self.log_counts[k] + np.log(self.n.sum())
             bounded = float(shares.max()) > -np.log(LIGHT)
             yield from of_states(log_weight, f"of {where} among all states", bounded)
+
+
+def _log_sums(logs: Floats) -> Floats:
+    """Return the log of the sums over rows of exponentials of every column."""
+    return np.array([log_sum_exp(column) for column in logs.T])
 
 
 def _joint(

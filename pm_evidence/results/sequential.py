@@ -18,6 +18,8 @@ from pm_evidence.results.stored import not_a_tree
 
 Floats = NDArray[np.float64]
 
+_WHOLE = 1e-6  # of a data point, by which rounding moves a place on the path
+
 
 @dataclass(frozen=True)
 class Sequence:
@@ -137,8 +139,9 @@ def sequence_of(dt: Any, parameter: str) -> Sequence:
 
 def sequences_of(dt1: Any, dt2: Any) -> tuple[Sequence, Sequence]:
     """Return the evidences of two results after the same data points."""
-    check_same_data({each: entry_of(each, dt).fingerprint for each, dt in _named(dt1, dt2)})
-    first, second = (sequence_of(dt, each) for each, dt in _named(dt1, dt2))
+    named = {"dt1": dt1, "dt2": dt2}
+    check_same_data({each: entry_of(each, dt).fingerprint for each, dt in named.items()})
+    first, second = (sequence_of(dt, each) for each, dt in named.items())
     if first.order != second.order:
         raise ValueError(
             "dt1 and dt2 must add the data points in the same order, got different ones; sample "
@@ -146,10 +149,3 @@ def sequences_of(dt1: Any, dt2: Any) -> tuple[Sequence, Sequence]:
         )
     common = np.intersect1d(first.n_data, second.n_data)
     return first.at(common), second.at(common)
-
-
-def _named(dt1: Any, dt2: Any) -> tuple[tuple[str, Any], tuple[str, Any]]:
-    return ("dt1", dt1), ("dt2", dt2)
-
-
-_WHOLE = 1e-6  # of a data point, by which rounding moves a place on the path

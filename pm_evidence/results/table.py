@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -168,7 +167,7 @@ class ShownTable(pd.DataFrame):
         for column in shown:
             for row in self.index:
                 text = str(texts.loc[row, column])
-                styler.format(partial(_constant, text=text), subset=([row], [column]))
+                styler.format(lambda _, text=text: text, subset=([row], [column]))
         return styler
 
     def to_latex(self, buf: Any = None, **kwargs: Any) -> Any:
@@ -303,13 +302,7 @@ def _name_of(label: Any) -> str:
     return ", ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-def _constant(value: Any, text: str) -> str:
-    """Return ``text``, which is shown instead of the value of a cell."""
-    return text
-
-
 _STYLES = ("text", "latex", "html")
-_FORMATTED_NUMBERS = ("parentheses", "plus_minus")
 
 
 def format_table(
@@ -375,7 +368,7 @@ def format_table(
     """
     check_kind("table", table, pd.DataFrame, "pass what compare returned")
     check_choice("style", style, _STYLES)
-    check_choice("numbers", numbers, _FORMATTED_NUMBERS)
+    check_choice("numbers", numbers, _NUMBERS)
     if not len(table):
         raise ValueError("table must have at least one row, got none; pass what compare returned.")
     if caption is not None and not isinstance(caption, str):
@@ -383,7 +376,9 @@ def format_table(
     table = pd.DataFrame(table)
     names = _columns(table, columns)
     if style == "latex":
-        return _latex(table, names, numbers, caption)
+        options = {} if caption is None else {"caption": escaped(caption)}
+        shown = latex_cells(table, names, numbers)
+        return str(shown.to_latex(escape=False, multirow=False, **options)).strip()
     shown = cells(table, names, numbers)
     if style == "text":
         return shown.to_string()
@@ -412,9 +407,3 @@ def _columns(table: pd.DataFrame, asked: Any) -> list[str]:
     if missing:
         raise ValueError(f"columns must be among {there}, got {missing}; leave them out.")
     return list(asked)
-
-
-def _latex(table: pd.DataFrame, names: list[str], numbers: str, caption: str | None) -> str:
-    shown = latex_cells(table, names, numbers)
-    options = {} if caption is None else {"caption": escaped(caption)}
-    return str(shown.to_latex(escape=False, multirow=False, **options)).strip()
