@@ -27,7 +27,7 @@ def origin_of(dt: xr.DataTree, parameter: str) -> NDArray[np.int64]:
     Draws of other samplers, to which an evidence was added, belong to batches of neighbouring
     draws: 16 in all, or one for each chain if there are more chains.
     """
-    if schema.POSTERIOR in dt.children:
+    if isinstance(dt, xr.DataTree) and schema.POSTERIOR in dt.children:
         posterior = dt[schema.POSTERIOR]
         if schema.DRAWN_FROM not in posterior.attrs:
             n_chains, n_draws = (posterior.sizes[name] for name in schema.SAMPLE_DIMS)
