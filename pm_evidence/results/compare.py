@@ -405,18 +405,9 @@ class BayesFactor:
         log_bf = found.value
         with np.errstate(over="ignore"):
             bf = float(np.exp(log_bf))
-        interval = found.lower, found.upper
-        words = _in_words(log_bf, sides)
-        return cls(
-            log_bf,
-            found.mcse,
-            bf,
-            *interval,
-            words,
-            status=found.status,
-            estimator=found.estimator,
-            **facts,
-        )
+        named = {"status": found.status, "estimator": found.estimator, **facts}
+        ends = found.lower, found.upper
+        return cls(log_bf, found.mcse, bf, *ends, _in_words(log_bf, sides), **named)
 
     def __repr__(self) -> str:
         warning = f', status="{self.status}"' if self.status != "ok" else ""

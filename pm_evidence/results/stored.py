@@ -14,27 +14,23 @@ from pm_evidence.results import schema
 from pm_evidence.results.observed import describe_observed, observed_fingerprint
 
 _PER_STAGE = (schema.DIRECTION, schema.STAGE)
-# Variables that each group must have or may have, with their dimensions; then dimensions that must
-# have labels.
-_NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+# Variables of each group with their dimensions, and those that there may be; then dimensions that
+# must have labels.
+_VARIABLES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     schema.LOG_EVIDENCE: dict.fromkeys(
-        ("value", "mcse", "lower", "upper", "status", "message"), (schema.ESTIMATOR,)
+        ("value", "mcse", "lower", "upper", "status", "message", "dof"), (schema.ESTIMATOR,)
     ),
     schema.ANNEALING: {
         "beta": (schema.BETA_POINT,),
-        **dict.fromkeys(("energy_mean", "energy_var", "ess", "acceptance"), _PER_STAGE),
-    },
-    schema.WORK: {Role.FORWARD.value: (f"{Role.FORWARD}_path",)},
-}
-_OPTIONAL: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    schema.LOG_EVIDENCE: {"dof": (schema.ESTIMATOR,)},
-    schema.ANNEALING: {
+        **dict.fromkeys(schema.TRACE_UNITS, _PER_STAGE),
         schema.ENERGY_END: (schema.DIRECTION,),
-        schema.PATH_ESS: _PER_STAGE,
-        schema.PARTICLES: _PER_STAGE,
         schema.PARTICLES_OPTIMAL: (schema.STAGE,),
     },
-    schema.WORK: {Role.REVERSE.value: (f"{Role.REVERSE}_path",)},
+    schema.WORK: {role.value: (f"{role}_path",) for role in schema.DIRECTIONS},
+}
+_OPTIONAL = {
+    *("dof", Role.REVERSE.value, schema.ENERGY_END, schema.PARTICLES_OPTIMAL),
+    *schema.OPTIONAL_TRACES,
 }
 _LABELLED = {schema.LOG_EVIDENCE: schema.ESTIMATOR, schema.ANNEALING: schema.DIRECTION}
 _TEXTS = ("status", "message")
@@ -51,9 +47,9 @@ def group_of(dt: Any, name: str, parameter: str = "dt") -> xr.Dataset:
             "posterior draws with bridge_sampling, or add the group with attach_evidence."
         )
     group = dt[name].to_dataset()
-    needed = dict(_NEEDED[name])
-    needed |= {key: dims for key, dims in _OPTIONAL.get(name, {}).items() if key in group}
-    for key, dims in needed.items():
+    for key, dims in _VARIABLES[name].items():
+        if key in _OPTIONAL and key not in group:
+            continue
         _check_variable(group, name, key, dims, parameter)
         if not group[key].size:
             raise ValueError(incomplete(parameter, name, f"an entry of {key!r}"))
