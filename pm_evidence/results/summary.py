@@ -129,7 +129,7 @@ def summary(
     tail = 0.5 * (1.0 - (rcParams["stats.ci_prob"] if ci_prob is None else ci_prob))
     ends = [str(name) for name in found[_STATISTIC].values if str(name).startswith("eti")]
     quantiles = dict(zip(ends, (tail, 1.0 - tail), strict=False))  # an "hdi" has none
-    errors = numbers.map(lambda values: _errors(values, quantiles, origin))
+    errors = _errors(numbers, quantiles, origin)
     table = dataset_to_dataframe(
         xr.concat([found, errors], dim=_STATISTIC), sample_dims=[_STATISTIC]
     ).T
@@ -222,27 +222,26 @@ def _evaluated(posterior: xr.Dataset, funcs: Functions) -> dict[str, xr.DataArra
 
 
 def _errors(
-    values: xr.DataArray, quantiles: Mapping[str, float], origin: xr.DataArray
-) -> xr.DataArray:
+    numbers: xr.Dataset, quantiles: Mapping[str, float], origin: xr.DataArray
+) -> xr.Dataset:
     """Return ``ess_mean`` and the errors of mean, standard deviation and quantiles."""
-    ordered = values.transpose(*schema.SAMPLE_DIMS, ...)
-    flat = ordered.to_numpy().reshape(origin.size, -1)
     _, index = np.unique(origin.transpose(*schema.SAMPLE_DIMS).to_numpy(), return_inverse=True)
     blocks = index.ravel()
-    rows = [
-        (*_of_mean_and_sd(x, blocks), *(_of_quantile(x, p, blocks) for p in quantiles.values()))
-        for x in flat.T
-    ]
-    statistics = ["ess_mean", "mcse_mean", "mcse_sd", *(f"mcse_{name}" for name in quantiles)]
-    dims = [dim for dim in ordered.dims if dim not in schema.SAMPLE_DIMS]
-    return xr.DataArray(
-        np.array(rows).T.reshape(len(statistics), *(ordered.sizes[dim] for dim in dims)),
-        dims=[_STATISTIC, *dims],
-        coords={
-            **{name: label for name, label in ordered.coords.items() if name in dims},
-            _STATISTIC: statistics,
-        },
+
+    def of_draws(draws: Floats) -> Floats:
+        x = draws.ravel()
+        of_ends = (_of_quantile(x, p, blocks) for p in quantiles.values())
+        return np.array([*_of_mean_and_sd(x, blocks), *of_ends])
+
+    found: xr.Dataset = xr.apply_ufunc(
+        of_draws,
+        numbers,
+        input_core_dims=[list(schema.SAMPLE_DIMS)],
+        output_core_dims=[[_STATISTIC]],
+        vectorize=True,
     )
+    statistics = ["ess_mean", "mcse_mean", "mcse_sd", *(f"mcse_{name}" for name in quantiles)]
+    return found.assign_coords({_STATISTIC: statistics})
 
 
 def _of_mean_and_sd(x: Floats, origin: NDArray[np.int64]) -> tuple[float, float, float]:
