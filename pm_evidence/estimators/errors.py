@@ -188,7 +188,8 @@ def estimated(
 ) -> LogEvidence:
     """Return an estimate with its interval and the first of its verdicts."""
     ends = interval(value, found)
-    return judged(LogEvidence(value, found.mcse, name, "ok", *ends, "", found.dof), verdicts)
+    plain = LogEvidence(value, found.mcse, name, Status.OK, *ends, "", found.dof)
+    return judged(plain, verdicts)
 
 
 def without_error(name: str, value: float, status: Status, message: str) -> LogEvidence:
