@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pm_evidence.estimators.tempered import checked_beta
+from pm_evidence.schedules import rising
 
 BETA = np.linspace(0.0, 1.0, 6) ** 2
 DIM, STRENGTH = 2, 8.0
@@ -20,7 +20,7 @@ LOG_Z = float(log_z()[-1])
 
 def draws(rng, rung, beta=BETA, dim=DIM, strength=STRENGTH):
     """Energies of independent draws at the given temperatures, of the shape of ``rung``."""
-    sd = 1.0 / np.sqrt(1.0 + strength * checked_beta(beta)[rung])
+    sd = 1.0 / np.sqrt(1.0 + strength * rising("beta", beta)[rung])
     x = rng.normal(size=(*rung.shape, dim)) * sd[..., None]
     return 0.5 * strength * (x**2).sum(axis=-1)
 
