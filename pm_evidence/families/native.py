@@ -117,7 +117,7 @@ class NativeTarget(ABC):
 
     def constant_data(self) -> dict[str, NDArray[Any]]:
         """Return parameters of the target by name."""
-        return {name: np.asarray(getattr(self, name)) for name in self._constants}
+        return {name: np.asarray(getattr(self, name)) for name in getattr(self, "_constants", ())}
 
     def coords_and_dims(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return coordinates, and the names of each variable's dimensions."""

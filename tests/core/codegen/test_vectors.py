@@ -77,10 +77,6 @@ OPERATIONS = {
     "high_product": (lambda a, b: a.high_product(b), high_product),
     "saturated": (lambda a, b: (a >> 20).saturated(32).resized(64), saturated),
     "halves": (lambda a, b: b.part(4, 4).join(a.part(0, 4)), lambda a, b: np.r_[b[4:], a[:4]]),
-    "interleave": (
-        lambda a, b: a.part(0, 4).interleave(b.part(0, 4)),
-        lambda a, b: np.stack([a[:4], b[:4]], axis=1).ravel(),
-    ),
     "recut": (
         lambda a, b: (a.recut(8) + b.recut(8)).recut(64),
         lambda a, b: (a.view(np.uint8) + b.view(np.uint8)).view(U),

@@ -244,7 +244,7 @@ DISTRIBUTIONS = {
 # What is drawn one by one instead of together: draws of loops, or by a user's function.
 ONE_BY_ONE = {
     "AR", "CustomDist", "EulerMaruyama", "GARCH11", "HurdleNegativeBinomial", "HurdlePoisson",
-    "LKJCholeskyCov", "LKJCorr", "Truncated",
+    "LKJCorr", "Truncated",
 }  # fmt: skip
 
 
