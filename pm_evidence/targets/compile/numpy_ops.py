@@ -181,7 +181,8 @@ _OF_SCALARS: dict[type, Callable[..., Any]] = {
 def _reduced(op: CAReduce, node: Any) -> Form:
     dtype = np.dtype(node.outputs[0].type.dtype)
     computed = np.dtype(op.acc_dtype or dtype)
-    axes = tuple(range(node.inputs[0].type.ndim)) if op.axis is None else tuple(op.axis)
+    n_axes = node.inputs[0].type.ndim  # of which pm.CAR sums one where there is none
+    axes = tuple(range(n_axes)) if op.axis is None or not n_axes else tuple(op.axis)
     combine = op.ufunc
     first = (*axes, *(k for k in range(node.inputs[0].type.ndim) if k not in axes))
 
