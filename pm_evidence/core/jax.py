@@ -45,6 +45,19 @@ def double_precision() -> Iterator[Any]:
         yield jax
 
 
+@contextmanager
+def kept_programs(folder: str) -> Iterator[None]:
+    """Keep programs that are compiled here on disk, in the user's folder for them if there is one.
+
+    Those of the user are kept there as well if they take more than a second to compile.
+    """
+    jax = load_jax()
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", folder)
+    with jax._src.config.persistent_cache_min_compile_time_secs(0.0):
+        yield
+
+
 def device_name() -> str:
     """Return the kind of device on which JAX computes, such as ``"cpu"``."""
     return str(load_jax().local_devices()[0].device_kind)

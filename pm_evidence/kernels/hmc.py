@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from pm_evidence.core.checks import check_flag, check_positive, check_share
 from pm_evidence.core.codegen.numba import call_density, njit
 from pm_evidence.core.contracts import MoveInfo
-from pm_evidence.core.jax import load_jax
 from pm_evidence.core.random import fill_normal, normals, uniform, uniforms
 from pm_evidence.core.rows import over_rows
 from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.random_walk import acceptance_probability, accepts, move_towards
 from pm_evidence.kernels.suitability import check_shape, check_shape_options
-from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numba_density import CompiledDensity, densities_with_gradients
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
@@ -24,59 +22,42 @@ from pm_evidence.targets.layout import Particles
 Floats = NDArray[np.float64]
 
 
-def _by_jax(density: Any, *arguments: Any) -> tuple[Any, ...]:
-    jax = load_jax()
-    return _leapfrog(jax.numpy, jax.lax.while_loop, density, *arguments)
-
-
-def _while(goes_on: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
-    """Return the state after the last step of a loop, as ``jax.lax.while_loop`` does."""
-    while goes_on(state):
-        state = step(state)
-    return state
-
-
 def _leapfrog(
-    xp: Any, loop: Callable[..., Any], density: Callable[[Any], tuple[Any, Any]], *given: Any
-) -> tuple[Any, ...]:
+    density: Callable[[Floats], tuple[Floats, Any]],
+    x: Floats,
+    log_density: Floats,
+    gradient: Floats,
+    momentum: Floats,
+    sizes: Floats,
+    n_leapfrogs: NDArray[np.int64],
+    beta: float,
+    factor: Floats,
+) -> tuple[Floats, ...]:
     """Return positions, log densities, gradients and momenta at the ends of trajectories.
 
-    A trajectory that leaves the support stops there. Arrays are those of ``xp``, NumPy or JAX.
+    A trajectory that leaves the support stops there.
     """
-    x, log_density, gradient, momentum, sizes, n_leapfrogs, beta, factor = given
     is_dense = factor.shape[1] == factor.shape[0]
 
-    def force(gradient: Any) -> Any:
+    def force(gradient: Floats) -> Floats:
         slope = gradient[:, 0] + beta * gradient[:, 1]
         return slope @ factor if is_dense else slope * factor[:, 0]
 
-    def along(momentum: Any) -> Any:
+    def along(momentum: Floats) -> Floats:
         return momentum @ factor.T if is_dense else momentum * factor[:, 0]
 
-    def goes_on(state: Any) -> Any:
-        leap, moving = state[0], state[1]
-        return xp.any(moving & (leap < n_leapfrogs))
-
-    def one_leap(state: Any) -> Any:
-        leap, moving, x, log_density, gradient, momentum = state
-        moves = moving & (leap < n_leapfrogs)
-        kick = xp.where(leap == 0, 0.5, 1.0) * sizes[:, None]
+    moving, leap = np.isfinite(log_density[:, 0] + beta * log_density[:, 1]), 0
+    while (moves := moving & (leap < n_leapfrogs)).any():
+        kick = (0.5 if leap == 0 else 1.0) * sizes[:, None]
         new_momentum = momentum + kick * force(gradient)
         new_x = x + sizes[:, None] * along(new_momentum)
         new_density, new_gradient = density(new_x)
-        finite = xp.isfinite(new_density[:, 0] + beta * new_density[:, 1])
-        return (
-            leap + 1,
-            moving & (finite | ~moves),
-            xp.where(moves[:, None], new_x, x),
-            xp.where(moves[:, None], new_density, log_density),
-            xp.where(moves[:, None, None], new_gradient, gradient),
-            xp.where(moves[:, None], new_momentum, momentum),
-        )
-
-    moving = xp.isfinite(log_density[:, 0] + beta * log_density[:, 1])
-    start = (xp.zeros((), n_leapfrogs.dtype), moving, x, log_density, gradient, momentum)
-    _, _, x, log_density, gradient, momentum = loop(goes_on, one_leap, start)
+        x = np.where(moves[:, None], new_x, x)
+        log_density = np.where(moves[:, None], new_density, log_density)
+        gradient = np.where(moves[:, None, None], new_gradient, gradient)
+        momentum = np.where(moves[:, None], new_momentum, momentum)
+        moving &= np.isfinite(new_density[:, 0] + beta * new_density[:, 1]) | ~moves
+        leap += 1
     return x, log_density, gradient, momentum + 0.5 * sizes[:, None] * force(gradient)
 
 
@@ -297,7 +278,7 @@ class HMC:
 
     def _move(
         self,
-        compiled: JaxDensity | NumpyDensity,
+        compiled: NumpyDensity,
         rows: Sequence[Floats],
         beta: float,
         shape: Shape,
@@ -313,12 +294,9 @@ class HMC:
         x, log_density, gradient = rows
         momentum, draws = normals(streams, x.shape[1]), uniforms(streams, 2)
         sizes = self.step_size * (0.8 + 0.4 * draws[:, 0])
-        given = (*rows, momentum, sizes, n_leapfrogs)
-        if isinstance(compiled, JaxDensity):
-            ends = compiled.on_rows(_by_jax, given, (beta, shape.factor), is_long=True)
-        else:
-            with np.errstate(all="ignore"):
-                ends = _leapfrog(np, _while, compiled.evaluate, *given, beta, shape.factor)
+        at, how = (x, log_density, gradient, momentum), (sizes, n_leapfrogs, beta, shape.factor)
+        with np.errstate(all="ignore"):
+            ends = _leapfrog(compiled.evaluate, *at, *how)
         proposal, new_density, new_gradient, last = ends
         start = log_density[:, 0] + beta * log_density[:, 1]
         with np.errstate(invalid="ignore", over="ignore"):

@@ -20,12 +20,10 @@ from pm_evidence.core.codegen.numba import (
     njit,
     view_address,
 )
-from pm_evidence.core.jax import load_jax
 from pm_evidence.core.numerics import dot, multiply, multiply_by_transposed
 from pm_evidence.core.shape import SparseShape
 from pm_evidence.references.given import Mixture, Normal, StudentT
 from pm_evidence.references.mixture import StudentFit, StudentMixture
-from pm_evidence.targets.compile.jax_density import JaxDensity
 from pm_evidence.targets.compile.numba_density import CompiledDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 
@@ -359,32 +357,13 @@ def annealed_from_by_numpy(
 ) -> NumpyDensity:
     """Return ``(log reference, log target - log reference)`` as a density that NumPy evaluates."""
     mixture = _arrays(packed, model.n_dim, log_mass, prior_share)
-    if isinstance(mixture[-1], tuple):
-        (rows, columns, elements), size = mixture[-1], mixture[3].size
-        matrix = scipy.sparse.csr_array((elements, (rows, columns)), shape=(size, size))
-        mixture = [*mixture[:-1], matrix]
 
     def annealed(x: Floats, arrays: Any, with_gradient: bool) -> tuple[Floats, Floats | None]:
         values, gradient = model.function(x, arrays, with_gradient)
         with np.errstate(all="ignore"):
-            return _annealed(np, mixture, x, values, gradient)
+            return _annealed(mixture, x, values, gradient)
 
     return replace(model, function=annealed)
-
-
-def annealed_from_by_jax(
-    model: JaxDensity, packed: Packed, log_mass: float, prior_share: float
-) -> JaxDensity:
-    """Return ``(log reference, log target - log reference)`` as a density that JAX evaluates."""
-
-    def annealed(x: Any, arrays: Any) -> tuple[Any, Any]:
-        values, gradient = model.function(x, arrays[0])
-        gradients = None if gradient is None else gradient[None]
-        found, slopes = _annealed(load_jax().numpy, arrays[1], x[None], values[None], gradients)
-        return found[0], None if slopes is None else slopes[0]
-
-    arrays = [list(model.arrays), _arrays(packed, model.n_dim, log_mass, prior_share)]
-    return JaxDensity.of(annealed, model.n_dim, arrays, has_gradient=model.has_gradient)
 
 
 def _arrays(packed: Packed, n_dim: int, log_mass: float, prior_share: float) -> list[Any]:
@@ -412,8 +391,8 @@ def _arrays(packed: Packed, n_dim: int, log_mass: float, prior_share: float) -> 
 def _whitening(parts: Sequence[StudentFit], d: int) -> Any:
     """Return what deviations from the locations, as rows, are multiplied by.
 
-    These are matrices, shape ``(K, d, d)``; or, if most elements are zero, rows, columns and
-    elements of one matrix of ``K d`` rows with them along its diagonal.
+    These are matrices, shape ``(K, d, d)``; or, if most elements are zero, one sparse matrix of
+    ``K d`` rows with them along its diagonal.
     """
     found = []
     for part in parts:
@@ -435,68 +414,63 @@ def _whitening(parts: Sequence[StudentFit], d: int) -> Any:
             matrix[rows, columns] = elements
         return matrices
     rows, columns = (np.concatenate([k * d + e[i] for k, e in enumerate(found)]) for i in (0, 1))
-    return rows, columns, np.concatenate([elements for _, _, elements in found])
+    elements = np.concatenate([each for _, _, each in found])
+    return scipy.sparse.csr_array((elements, (rows, columns)), shape=(len(parts) * d,) * 2)
 
 
 def _annealed(
-    xp: Any, mixture: list[Any], x: Any, values: Any, gradient: Any
-) -> tuple[Any, Any | None]:
+    mixture: list[Any], x: Floats, values: Floats, gradient: Floats | None
+) -> tuple[Floats, Floats | None]:
     """Return log densities of reference and target, and gradients, from those of the model."""
     log_mass, of_fit, of_prior, _ = mixture[0]
-    log_fit, slope = _log_mixture(xp, mixture, x, with_gradient=gradient is not None)
+    log_fit, slope = _log_mixture(mixture, x, with_gradient=gradient is not None)
     first, second = log_fit + of_fit, values[:, 0] - log_mass + of_prior
-    log_reference = xp.logaddexp(first, second)
+    log_reference = np.logaddexp(first, second)
     log_target = values.sum(axis=1) - log_mass
-    densities = xp.stack([log_reference, log_target - log_reference], axis=1)
+    densities = np.stack([log_reference, log_target - log_reference], axis=1)
     if gradient is None:
         return densities, None
-    share = xp.where(second == -xp.inf, 0.0, xp.exp(second - log_reference))[:, None]
-    of_reference = xp.where(share > 0.0, share * gradient[:, 0], 0.0) + (1.0 - share) * slope
+    share = np.where(second == -np.inf, 0.0, np.exp(second - log_reference))[:, None]
+    of_reference = np.where(share > 0.0, share * gradient[:, 0], 0.0) + (1.0 - share) * slope
     both = gradient.sum(axis=1)
-    return densities, xp.stack([of_reference, both - of_reference], axis=1)
+    return densities, np.stack([of_reference, both - of_reference], axis=1)
 
 
-def _log_mixture(xp: Any, mixture: list[Any], x: Any, *, with_gradient: bool) -> tuple[Any, Any]:
+def _log_mixture(mixture: list[Any], x: Floats, *, with_gradient: bool) -> tuple[Floats, Floats]:
     """Return log densities of a mixture, shape ``(n,)``, and gradients, shape ``(n, n_dim)``."""
     head, log_peak, dof, location, centre, scale, positions, place, whitening = mixture
     x = x[:, positions]
     value, log_parts = x, log_peak
     if scale is not None:
         is_stretched = scale > 0.0
-        length = xp.where(is_stretched, scale, 1.0)
-        far = xp.where(is_stretched, (x - centre) / length, 0.0)
-        long = xp.hypot(1.0, far)
-        value = xp.where(is_stretched, xp.arcsinh(far), x)
-        log_parts = log_parts - xp.log(long).sum(axis=2)
-    whitened = _times(xp, value - location, whitening)
+        length = np.where(is_stretched, scale, 1.0)
+        far = np.where(is_stretched, (x - centre) / length, 0.0)
+        long = np.hypot(1.0, far)
+        value = np.where(is_stretched, np.arcsinh(far), x)
+        log_parts = log_parts - np.log(long).sum(axis=2)
+    whitened = _times(value - location, whitening)
     squares = (whitened**2).sum(axis=2)
-    is_normal = xp.isinf(dof)
-    finite = xp.where(is_normal, 1.0, dof)
-    student = 0.5 * (finite + positions.size) * xp.log1p(squares / finite)
-    log_parts = log_parts - xp.where(is_normal, 0.5 * squares, student)
-    total = xp.logaddexp.reduce(log_parts, axis=0)
+    is_normal = np.isinf(dof)
+    finite = np.where(is_normal, 1.0, dof)
+    student = 0.5 * (finite + positions.size) * np.log1p(squares / finite)
+    log_parts = log_parts - np.where(is_normal, 0.5 * squares, student)
+    total = np.logaddexp.reduce(log_parts, axis=0)
     if not with_gradient:
         return head[3] + total, x
-    pull = xp.where(is_normal, 1.0, (finite + positions.size) / (finite + squares))
-    slope = -pull[:, :, None] * _times(xp, whitened, whitening, transposed=True)
+    pull = np.where(is_normal, 1.0, (finite + positions.size) / (finite + squares))
+    slope = -pull[:, :, None] * _times(whitened, whitening, transposed=True)
     if scale is not None:
-        slope = xp.where(is_stretched, (slope - far / long) / (length * long), slope)
-    share = xp.exp(log_parts - xp.where(total == -xp.inf, 0.0, total))[:, :, None]
-    own = xp.where(share > 0.0, share * slope, 0.0).sum(axis=0)
-    return head[3] + total, xp.concatenate([own, xp.zeros((len(x), 1))], axis=1)[:, place]
+        slope = np.where(is_stretched, (slope - far / long) / (length * long), slope)
+    share = np.exp(log_parts - np.where(total == -np.inf, 0.0, total))[:, :, None]
+    own = np.where(share > 0.0, share * slope, 0.0).sum(axis=0)
+    return head[3] + total, np.concatenate([own, np.zeros((len(x), 1))], axis=1)[:, place]
 
 
-def _times(xp: Any, rows: Any, whitening: Any, *, transposed: bool = False) -> Any:
+def _times(rows: Floats, whitening: Any, *, transposed: bool = False) -> Floats:
     """Return rows of all components, shape ``(K, n, d)``, times their whitening matrices."""
-    if not isinstance(whitening, tuple) and whitening.ndim == 3:
-        return rows @ (whitening.swapaxes(1, 2) if transposed else whitening)
+    if whitening.ndim == 3:
+        return np.asarray(rows @ (whitening.swapaxes(1, 2) if transposed else whitening))
     n_parts, n, d = rows.shape
     together = rows.swapaxes(0, 1).reshape(n, n_parts * d)
-    if xp is np:
-        found = together @ (whitening.T if transposed else whitening)
-    else:
-        read, written, elements = whitening
-        if transposed:
-            read, written = written, read
-        found = xp.zeros_like(together).at[:, written].add(together[:, read] * elements)
-    return found.reshape(n, n_parts, d).swapaxes(0, 1)
+    found = together @ (whitening.T if transposed else whitening)
+    return np.asarray(found.reshape(n, n_parts, d).swapaxes(0, 1))

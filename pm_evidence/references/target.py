@@ -11,7 +11,6 @@ from pm_evidence.core.exceptions import ModelError, NumericalError
 from pm_evidence.references.compiled import (
     Packed,
     annealed_from,
-    annealed_from_by_jax,
     annealed_from_by_numpy,
     density_in_python,
     packed,
@@ -105,10 +104,8 @@ class ReferencedTarget:
         log_mass = self.model.log_order_mass
         arrays = self._packed
         if not isinstance(model, CompiledDensity):
-            assert arrays is not None  # otherwise the argument was refused
-            by_numpy = isinstance(model, NumpyDensity)
-            annealed: Any = annealed_from_by_numpy if by_numpy else annealed_from_by_jax
-            return annealed(model, arrays, log_mass, _PRIOR_SHARE)
+            assert arrays is not None and isinstance(model, NumpyDensity)  # else it was refused
+            return annealed_from_by_numpy(model, arrays, log_mass, _PRIOR_SHARE)
         factors = [self.model.discrete_prior] if self.discrete.size else []
         if arrays is None:
             arrays = packed(None, self.positions, int(np.count_nonzero(self.period)))

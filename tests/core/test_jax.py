@@ -1,5 +1,6 @@
 """JAX is optional, imported late, and its settings belong to the user."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -10,11 +11,11 @@ from pm_evidence.core import jax as core_jax
 from pm_evidence.core.jax import check_jax, device_name, double_precision, load_jax
 
 
-def run(code):
+def run(code, **variables):
     """The output of a fresh process."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    env = os.environ | variables
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -53,6 +54,26 @@ def test_a_run_without_jax_does_not_load_it():
     {MODEL}
     print(load_jax().config.jax_enable_x64, len(heard))
     """) == ["False", "False", "False", "True", "0"]
+
+
+@pytest.mark.slow
+def test_programs_are_kept_on_disk(tmp_path):
+    """A new process reads them; where the user has chosen a folder, they are there."""
+    counted = f"""
+    import jax
+    hits = []
+    jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
+    {MODEL}
+    print(float(target_of(model, backend="jax").evaluate([[0.5]]).log_density.sum()))
+    print(hits.count("/jax/compilation_cache/cache_hits"), jax.config.jax_compilation_cache_dir)
+    """
+    keep = {"PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
+    value, none, folder = run(counted, **keep)
+    assert none == "0" and folder.startswith(str(tmp_path))
+    again, some, _ = run(counted, **keep)
+    assert int(some) >= 1 and again == value
+    own = str(tmp_path / "own")
+    assert run(counted, JAX_COMPILATION_CACHE_DIR=own)[2] == own
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.geometric import GeometricPath
-from pm_evidence.targets.compile.jax_density import JaxDensity
+from pm_evidence.targets.compile.jax_density import jax_density
 from pm_evidence.targets.compile.numba_density import CompiledDensity
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
@@ -189,7 +189,7 @@ def _holes_by_jax(x, arrays):
 def holes_by_jax():
     """The same density, where JAX evaluates it."""
     target = native(_holes, 1)
-    target.differentiable = JaxDensity.of(_holes_by_jax, 1, [], has_gradient=True)
+    target.differentiable = jax_density(_holes_by_jax, 1, [], has_gradient=True)
     return System(GeometricPath(target), _draw_beside_holes)
 
 

@@ -12,7 +12,6 @@ import pytensor.tensor as pt
 import pytest
 
 from pm_evidence.core.contracts import MoveInfo, Tunable
-from pm_evidence.core.jax import load_jax
 from pm_evidence.core.random import streams
 from pm_evidence.kernels import hmc as trajectories
 from pm_evidence.kernels.discrete import DiscreteGibbs, IntegerWalk
@@ -434,7 +433,7 @@ def test_a_density_of_nan_is_rejected_and_counted(backend):
 
 @together
 def test_one_member_and_many(backend):
-    """Populations are padded to few sizes, and cut into blocks; nothing starts from NaN."""
+    """JAX pads populations to two sizes, in blocks; nothing starts from NaN."""
     system = f"gaussian by {backend}"
     exact = SYSTEMS[system]()
     start = exact.population(0.5, 3000, seed=2)
@@ -462,14 +461,7 @@ def test_a_wrong_leapfrog_is_caught(backend, monkeypatch):
         return *rest, 0.0 * last
 
     monkeypatch.setattr(trajectories, "_leapfrog", too_short)
-    if backend == "jax":  # which traces a function once, and keeps it by its name
-        monkeypatch.setattr(trajectories, "_by_jax", lambda *given: too_short(*_of_jax(), *given))
     kernel = replace(fitted(f"gaussian by {backend}", "hmc-dense", BETA), step_size=1.4)
     exact = SYSTEMS[f"gaussian by {backend}"]()
     with pytest.raises(AssertionError, match="invariant"):
         check_invariance(kernel, exact.path, exact.population(BETA, 5000, seed=1), BETA)
-
-
-def _of_jax():
-    jax = load_jax()
-    return jax.numpy, jax.lax.while_loop

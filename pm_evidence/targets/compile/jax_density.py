@@ -3,14 +3,16 @@
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Self
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.logprob.utils import CheckParameterValue
@@ -24,9 +26,10 @@ from pytensor.scan.op import Scan
 
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.interrupts import interruptible, uninterrupted
-from pm_evidence.core.jax import double_precision, load_jax, uses_single_precision
-from pm_evidence.targets.compile.densities import Density, Floats
-from pm_evidence.targets.compile.numba_graph import exchanged, lift_constants, shared_to_inputs
+from pm_evidence.core.jax import double_precision, kept_programs, load_jax, uses_single_precision
+from pm_evidence.targets.compile.densities import Floats
+from pm_evidence.targets.compile.numba_graph import lift_constants, shared_to_inputs
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.rewrite import loop_with, rewrite
 from pm_evidence.targets.layout import Layout
 
@@ -159,138 +162,101 @@ def _in_loop(outputs: Sequence[Variable]) -> list[Variable]:
     return _checks_to_nan(outputs, in_loop=True)
 
 
-# JAX compiles a function anew for every number of rows, which takes a second. Rows are therefore
-# evaluated in blocks of few sizes. By platform, in numbers that the operations for a block give:
+# JAX compiles a function anew for every number of rows, which takes seconds. Rows are therefore
+# evaluated in blocks of two sizes. By platform, in numbers that the operations for a block give:
 # what takes no longer than starting the evaluation, and the largest result of one operation that
 # is fast (the cache of a CPU) or fits (the memory of a GPU).
 _FREE, _LARGEST = {"cpu": 2**16}, {"cpu": 2**18}
 _FREE_ON_GPU, _LARGEST_ON_GPU = 2**22, 2**26
-# Least number of rows of a block, most rows that are free, and most rows.
-_LEAST, _MOST_FREE, _MOST = 8, 128, 2048
+# Least number of rows of a block, most rows that are free, and small blocks for a large one.
+_LEAST, _MOST_FREE, _LARGER = 8, 128, 8
 
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The numbers of rows of blocks: ``least`` times a power of two, up to ``most``."""
+    """The numbers of rows of small and of large blocks."""
 
-    least: int
-    most: int
+    small: int
+    large: int
 
     @classmethod
     def of(cls, results: Sequence[int], platform: str) -> "_Sizes":
         """Return the sizes for a function whose operations give so many numbers for each row."""
         free = _FREE.get(platform, _FREE_ON_GPU) // max(sum(results), 1)
         most = _LARGEST.get(platform, _LARGEST_ON_GPU) // max(results, default=1)
-        least = _power(int(np.clip(free, _LEAST, _MOST_FREE)))
-        return cls(least, max(_power(int(np.clip(most, _LEAST, _MOST))), least))
+        small = int(np.clip(free, _LEAST, _MOST_FREE))
+        return cls(small, int(np.clip(most, small, _LARGER * small)))
 
-    def above(self, n: int) -> int:
-        """Return the smallest size that is not below ``n``."""
-        size = self.least
-        while size < n:
-            size *= 2
-        return size
-
-    @staticmethod
-    def just_above(n: int) -> int:
-        """Return a size of at most an eighth more than ``n``, or at most 7 more."""
-        step = max(_power(n) // 8, _LEAST)
-        return max(-(-n // step), 1) * step
+    def blocks(self, n: int) -> Iterator[tuple[int, int]]:
+        """Return first row and size of the blocks of ``n`` rows; a large one is half full."""
+        start = 0
+        while start < n:
+            size = self.large if n - start > self.large // 2 else self.small
+            yield start, size
+            start += size
 
 
-def _power(n: int) -> int:
-    """Return the largest power of two that is at most ``n``, or 1."""
-    return 1 << max(n.bit_length() - 1, 0)
+@dataclass(eq=False)
+class _Program:
+    """A function of one point that JAX traces, as one of populations on its device."""
 
-
-@dataclass(frozen=True, eq=False)
-class JaxDensity(Density):
-    """A density that JAX compiles, and evaluates for whole populations."""
-
-    # Function of a point, shape ``(n_dim,)``, and of ``arrays``, that JAX can trace. Returns both
-    # log densities, shape ``(2,)``, and their gradients, shape ``(2, n_dim)``, or None.
-    function: Callable[[Any, Any], tuple[Any, Any]]
-    n_dim: int  # number of coordinates of a point
-    arrays: Sequence[Any]  # arrays, and sequences of arrays, that the function reads
-    has_gradient: bool  # whether the function returns gradients
+    # Function of a point, shape ``(n_dim,)``, and of arrays, that JAX can trace. Returns both log
+    # densities, shape ``(2,)``, and their gradients, shape ``(2, n_dim)``, or None.
+    of_point: Callable[[Any, Any], tuple[Any, Any]]
     sizes: _Sizes  # how many points are evaluated together
-    # The compiled programs of functions; JAX itself lets threads wait for a compilation
-    _programs: dict[Any, Any] = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(
-        cls, function: Callable[..., Any], n_dim: int, arrays: Sequence[Any], *, has_gradient: bool
-    ) -> "JaxDensity":
-        """Return the density, after tracing it."""
-        with double_precision() as jax:
-            # the exceptions of JAX about shapes and values that are not known are of these types
-            try:
-                together = jax.vmap(function, in_axes=(0, None))
-                traced = jax.make_jaxpr(together)(np.zeros((1, n_dim)), list(arrays))
-            except (TypeError, ValueError, IndexError, NotImplementedError) as error:
-                raise no_jax_code(error) from error
-            platform = jax.local_devices()[0].platform
-        results = [v.aval.size for step in traced.jaxpr.eqns for v in step.outvars]
-        return cls(function, n_dim, arrays, has_gradient, _Sizes.of(results, platform))
+    # Arrays that the function read last, and their copies on the device
+    _on_device: tuple[Any, Any] = (None, None)
 
     @cached_property
-    def _on_device(self) -> list[Any]:
-        with double_precision() as jax:
-            arrays: list[Any] = jax.device_put(list(self.arrays))
-        return arrays
+    def compiled(self) -> Any:
+        """The function that JAX compiles; it lets threads wait for a compilation."""
+        jax = load_jax()
+        return jax.jit(jax.vmap(self.of_point, in_axes=(0, None)))
 
-    def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
-        """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
-        if gradient is None:
-            (log_density[:],) = self.on_rows(_values, (x,))
-        else:
-            log_density[:], gradient[:] = self.on_rows(_both, (x,))
-
-    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Self:
-        """Return the density with other arrays in the place of some; see `exchanged`."""
-        return replace(self, arrays=exchanged(self.arrays, others))
-
-    def on_rows(
-        self,
-        function: Callable[..., tuple[Any, ...]],
-        rows: Sequence[NDArray[Any]],
-        shared: Sequence[Any] = (),
-        *,
-        is_long: bool = False,
-    ) -> tuple[NDArray[Any], ...]:
-        """Return what a function gives for every row of a population."""
-        n, most = len(rows[0]), self.sizes.most
-        size_of = self.sizes.just_above if is_long else self.sizes.above
-        parts = []
-        with double_precision() as jax:
-            program = self._program(jax, function)
-            for start in range(0, max(n, 1), most):
-                block = [row[start : start + most] for row in rows]
-                n_rows = len(block[0])
-                # with copies of rows, or with zeros if there are none, up to the size
-                full = [np.resize(row, (size_of(n_rows), *row.shape[1:])) for row in block]
-                made = jax.device_get(program(full, list(shared), self._on_device))
-                # a copy: what JAX returns cannot be written to
-                parts.append([np.array(array[:n_rows]) for array in made])
-        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
-
-    def _program(self, jax: Any, function: Callable[..., Any]) -> Any:
-        if function not in self._programs:
-            together = jax.vmap(self.function, in_axes=(0, None))
-
-            def program(rows: Any, shared: Any, arrays: Any) -> Any:
-                return function(lambda x: together(x, arrays), *rows, *shared)
-
-            self._programs.setdefault(function, jax.jit(program))
-        return self._programs[function]
+    def __call__(self, x: Floats, arrays: Any, with_gradient: bool) -> tuple[Floats, Floats | None]:
+        """Return log densities, and gradients if asked for, at the rows of ``x``."""
+        values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
+        folder = Path(pytensor.config.compiledir) / "jax"
+        with double_precision() as jax, kept_programs(str(folder)):
+            read, on_device = self._on_device
+            if read is not arrays:
+                on_device = jax.device_put(list(arrays))
+                self._on_device = arrays, on_device
+            for start, size in self.sizes.blocks(len(x)):
+                block = x[start : start + size]
+                rows = slice(start, start + len(block))
+                # with copies of rows up to the size
+                found, slopes = self.compiled(np.resize(block, (size, x.shape[1])), on_device)
+                values[rows] = np.asarray(found)[: len(block)]
+                if with_gradient:
+                    gradients[rows] = np.asarray(slopes)[: len(block)]
+        return values, gradients if with_gradient else None
 
 
-def _both(density: Any, x: Any) -> tuple[Any, ...]:
-    return tuple(density(x))
+def jax_density(
+    of_point: Callable[[Any, Any], tuple[Any, Any]],
+    n_dim: int,
+    arrays: Sequence[Any],
+    *,
+    has_gradient: bool,
+) -> NumpyDensity:
+    """Return a function that JAX can trace as a density of populations.
 
-
-def _values(density: Any, x: Any) -> tuple[Any, ...]:
-    return (density(x)[0],)
+    One program is compiled for each size of block. What is around the density, such as
+    trajectories and references, is done by NumPy: a program of these as well would be compiled
+    again in each run, which takes seconds where a transfer takes a fraction of a millisecond.
+    """
+    with double_precision() as jax:
+        # the exceptions of JAX about shapes and values that are not known are of these types
+        try:
+            together = jax.vmap(of_point, in_axes=(0, None))
+            traced = jax.make_jaxpr(together)(np.zeros((1, n_dim)), list(arrays))
+        except (TypeError, ValueError, IndexError, NotImplementedError) as error:
+            raise no_jax_code(error) from error
+        platform = jax.local_devices()[0].platform
+    results = [v.aval.size for step in traced.jaxpr.eqns for v in step.outvars]
+    program = _Program(of_point, _Sizes.of(results, platform))
+    return NumpyDensity(program, n_dim, arrays, has_gradient, sys.maxsize)
 
 
 @interruptible()
@@ -299,7 +265,7 @@ def compile_jax_density(
     log_density: Sequence[Variable],
     gradient: Sequence[Sequence[Variable]] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> JaxDensity:
+) -> NumpyDensity:
     """Compile log prior and log likelihood of a flat vector for JAX.
 
     The arguments are those of ``compile_density``.
@@ -310,7 +276,7 @@ def compile_jax_density(
     layout = Layout.of([part.type.shape for part in parts])
     arrays = [np.asarray(value) for value in (*values, *constants)]
     flat = _of_flat_vector(function, layout, with_gradient=gradient is not None)
-    return JaxDensity.of(flat, layout.size, arrays, has_gradient=gradient is not None)
+    return jax_density(flat, layout.size, arrays, has_gradient=gradient is not None)
 
 
 def _of_flat_vector(

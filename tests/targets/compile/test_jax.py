@@ -11,10 +11,11 @@ import pytest
 from pytensor.compile.ops import wrap_py
 from pytensor.raise_op import Assert
 
+import pm_evidence as pe
 from pm_evidence.core.exceptions import ModelError
-from pm_evidence.core.jax import double_precision
+from pm_evidence.core.jax import double_precision, load_jax
 from pm_evidence.targets.compile.jax_density import (
-    JaxDensity,
+    jax_density,
     jax_function,
     without_jax_code,
 )
@@ -25,7 +26,7 @@ from tests.models import shared
 # --- densities ---
 
 
-def test_values_without_gradient_and_few_sizes():
+def test_values_without_gradient_and_two_sizes():
     """A density without gradient takes the place of one whose gradient is NaN.
 
     JAX compiles each size anew, which takes longer than thousands of evaluations.
@@ -39,10 +40,31 @@ def test_values_without_gradient_and_few_sizes():
     # a population may be empty where all draws fall outside a transform
     log_density, gradient = density.evaluate(np.empty((0, n_dim)))
     assert log_density.shape == (0, 2) and gradient.shape == (0, 2, n_dim)
-    for n in (*range(1, 60), 300, 500, 5000):
-        density.evaluate(rng.normal(size=(n, n_dim)))
-    (program,) = (p for function, p in density._programs.items() if function.__name__ == "_both")
-    assert 1 <= program._cache_size() <= 4
+    x = rng.normal(size=(5000, n_dim))
+    whole, slopes = density.evaluate(x)
+    for n in (*range(1, 60), 300, 500, 1111):
+        found, gradient = density.evaluate(x[:n])
+        np.testing.assert_allclose(found, whole[:n], rtol=1e-14)
+        np.testing.assert_allclose(gradient, slopes[:n], rtol=1e-12, atol=1e-12)
+    assert 1 <= density.function.compiled._cache_size() <= 2
+
+
+def test_a_run_needs_few_programs():
+    """A further run compiles nothing. JAX has programs of its own that copy constants."""
+    jax, compiled = load_jax(), []
+
+    def note(name, *_, fun_name="", **__):
+        if name == "/jax/core/compile/backend_compile_duration" and fun_name != "jit(stage)":
+            compiled.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    model = shared("schools").model
+    options = {"backend": "jax", "cores": 1, "progressbar": False, "target_mcse": 0.1}
+    pe.sample_evidence(model, random_seed=1, **options)
+    assert 1 <= len(compiled) <= 2
+    compiled.clear()
+    pe.sample_evidence(model, random_seed=2, **options)
+    assert not compiled
 
 
 def test_other_coordinates_need_no_compilation():
@@ -61,7 +83,7 @@ def test_other_coordinates_need_no_compilation():
     np.testing.assert_allclose(slope, gradient, rtol=1e-9, atol=1e-9)
     assert np.abs(found - before).max() > 0.1
     np.testing.assert_array_equal(by_jax.differentiable.values(x), before)
-    assert other.differentiable._programs is by_jax.differentiable._programs
+    assert other.differentiable.function is by_jax.differentiable.function
 
 
 def test_new_data_are_seen():
@@ -91,7 +113,7 @@ def test_errors_of_tracing_are_errors_of_the_model():
         return x[:, 0], None
 
     with pytest.raises(ModelError, match="Leave backend out"):
-        JaxDensity.of(wrong, 2, [], has_gradient=False)
+        jax_density(wrong, 2, [], has_gradient=False)
 
 
 # --- graphs ---
