@@ -25,7 +25,7 @@ from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.jax import check_jax
 from pm_evidence.families.native import checked_native, is_native
 from pm_evidence.kernels.hmc import HMC
-from pm_evidence.references.compiled import packed
+from pm_evidence.references.density import components_of
 from pm_evidence.runs.defaults import adds_data_points
 from pm_evidence.runs.references import in_own_coordinates
 from pm_evidence.runs.rounds import Limits
@@ -370,7 +370,7 @@ def needs_compiled_code(
             "path must be 'auto' or 'geometric', got data points that are added one by one, by "
             f"path={described(path)} or by method {sampler.name!r},"
         )
-    if in_own_coordinates(reference) and packed(reference, np.empty(0, np.int64)) is None:
+    if in_own_coordinates(reference) and components_of(reference) is None:
         return (
             "reference must be a name, posterior draws or a density of pe.references, such as "
             f"pe.references.Normal(mean, covariance), got {described(reference)}, which is called"

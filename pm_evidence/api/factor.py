@@ -18,11 +18,12 @@ from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.results.compare import BayesFactor, check_same_data, factor_of_results
 from pm_evidence.results.observed import fingerprint
+from pm_evidence.runs import defaults
 from pm_evidence.runs.pair import anneal_between, check_annealed, model_draws
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.layout import PairLayout
-from pm_evidence.targets.model.cache import checked_data, model_in, target_of
+from pm_evidence.targets.model.cache import checked_data, model_in
 
 
 @entry()
@@ -220,8 +221,9 @@ def _of_models(
     check_same_data(dict(zip(("dt1", "dt2"), data, strict=True)))
     with dividing_rows(run.cores, run.executor), run.display:
         with run.display.compiling():
+            n = defaults.expected_evaluations(run.sampler, run.limits, is_short=True)
             targets = [
-                target_of(model, compile_kwargs=compile_kwargs, reparameterise=True)
+                defaults.model_target(model, "auto", n, compile_kwargs, reparameterise=True)
                 for model in models
             ]
         for target, which in zip(targets, ("first", "second"), strict=True):

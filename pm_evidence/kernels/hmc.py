@@ -16,7 +16,6 @@ from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.kernels.random_walk import acceptance_probability, accepts, move_towards
 from pm_evidence.kernels.suitability import check_shape, check_shape_options
 from pm_evidence.targets.compile.numba_density import CompiledDensity, densities_with_gradients
-from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
 
 Floats = NDArray[np.float64]
@@ -32,15 +31,16 @@ def _leapfrog(
     n_leapfrogs: NDArray[np.int64],
     beta: float,
     factor: Floats,
+    free: Any,
 ) -> tuple[Floats, ...]:
     """Return positions, log densities, gradients and momenta at the ends of trajectories.
 
-    A trajectory that leaves the support stops there.
+    Coordinates ``free`` move. A trajectory that leaves the support stops there.
     """
     is_dense = factor.shape[1] == factor.shape[0]
 
     def force(gradient: Floats) -> Floats:
-        slope = gradient[:, 0] + beta * gradient[:, 1]
+        slope = (gradient[:, 0] + beta * gradient[:, 1])[:, free]
         return slope @ factor if is_dense else slope * factor[:, 0]
 
     def along(momentum: Floats) -> Floats:
@@ -50,7 +50,8 @@ def _leapfrog(
     while (moves := moving & (leap < n_leapfrogs)).any():
         kick = (0.5 if leap == 0 else 1.0) * sizes[:, None]
         new_momentum = momentum + kick * force(gradient)
-        new_x = x + sizes[:, None] * along(new_momentum)
+        new_x = x.copy()
+        new_x[:, free] += sizes[:, None] * along(new_momentum)
         new_density, new_gradient = density(new_x)
         x = np.where(moves[:, None], new_x, x)
         log_density = np.where(moves[:, None], new_density, log_density)
@@ -263,7 +264,7 @@ class HMC:
                 for each in chains:
                     each[:, k] = each[:, k - 1]
                 rows = [each[:, k] for each in chains]
-                self._move(target.differentiable, rows, beta, shape, n_leapfrogs, streams, report)
+                self._move(target, rows, beta, shape, n_leapfrogs, streams, report)
                 target.wrap(rows[0])
         else:
             work = _Trajectories(target, beta, shape, self.step_size, self.exploring)
@@ -278,7 +279,7 @@ class HMC:
 
     def _move(
         self,
-        compiled: NumpyDensity,
+        target: Any,
         rows: Sequence[Floats],
         beta: float,
         shape: Shape,
@@ -288,15 +289,16 @@ class HMC:
     ) -> None:
         """Move every row in place, and add to ``report``, as the compiled trajectories do.
 
-        Every row draws the same random numbers from its stream as there, in the same order. All
-        coordinates are moved.
+        Every row draws the same random numbers from its stream as there, in the same order.
         """
         x, log_density, gradient = rows
-        momentum, draws = normals(streams, x.shape[1]), uniforms(streams, 2)
+        size = target.continuous.size
+        free = slice(None) if size == x.shape[1] else target.continuous
+        momentum, draws = normals(streams, size), uniforms(streams, 2)
         sizes = self.step_size * (0.8 + 0.4 * draws[:, 0])
         at, how = (x, log_density, gradient, momentum), (sizes, n_leapfrogs, beta, shape.factor)
         with np.errstate(all="ignore"):
-            ends = _leapfrog(compiled.evaluate, *at, *how)
+            ends = _leapfrog(target.differentiable.evaluate, *at, *how, free)
         proposal, new_density, new_gradient, last = ends
         start = log_density[:, 0] + beta * log_density[:, 1]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -309,10 +311,10 @@ class HMC:
         acceptance = np.where(possible, np.exp(np.minimum(log_ratio, 0.0)), 0.0)
         report[:, 0] += acceptance
         if self.exploring:
-            before = shape.squared_distances(x)
+            before = shape.squared_distances(x[:, free])
             report[:, 3] += np.where(moving & ~failed, before, 0.0)
             some = acceptance > 0.0
-            after = shape.squared_distances(proposal[some])
+            after = shape.squared_distances(proposal[some][:, free])
             report[some, 2] += acceptance[some] * (after - before[some]) ** 2
         accepted = possible & (np.log(draws[:, 1]) < log_ratio)
         x[accepted], log_density[accepted] = proposal[accepted], new_density[accepted]

@@ -2,25 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from math import log, pi
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.codegen.numba import call_density, cfunc, density_signature, nb, njit
-from pm_evidence.core.numerics import dot
 from pm_evidence.core.shape import Shape, learn_shape
-from pm_evidence.references.compiled import (
-    component_density,
-    doubles,
-    integers,
-    numbers_of,
-    pointers,
-)
+from pm_evidence.references.density import MixtureDensity
 from pm_evidence.references.mixture import StudentFit, student_dof
-from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
+from pm_evidence.targets.compile.numba_density import log_densities, write_densities
+from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import PairLayout, Particles
 
 Floats = NDArray[np.float64]
@@ -68,17 +61,25 @@ class LinkingDensity:
             x[:, self.own] = predicted + self.rest.draw(n, rng)
         x[:, self.circular] = rng.uniform(-pi, pi, (n, self.circular.size))
 
-    def arrays(self) -> tuple[Floats, Positions]:
-        """Return it as arrays that compiled code reads."""
-        d, g = self.slope.shape
-        constant = np.array([-self.circular.size * log(2.0 * pi)])
-        parts = [constant, self.location, self.slope.ravel()]
-        if d:
-            parts.append(numbers_of(self.rest))
-        positions = np.concatenate([[d, g], self.own, self.given])
-        return np.concatenate(parts), np.ascontiguousarray(positions, np.int64)
+    @cached_property
+    def _of_rest(self) -> MixtureDensity:
+        return MixtureDensity.of([(self.rest, 0.0)])
+
+    def add_to(self, log_density: Floats, gradient: Floats | None, x: Floats) -> None:
+        """Add its log at the rows of ``x``, shape ``(n, n_dim)``, and its gradient if asked for."""
+        log_density -= self.circular.size * log(2.0 * pi)
+        if not self.own.size:
+            return
+        rest = x[:, self.own] - (self.location + x[:, self.given] @ self.slope.T)
+        value, slope = self._of_rest(rest, gradient is not None)
+        log_density += value
+        if gradient is not None and slope is not None:
+            gradient[:, self.own] += slope
+            gradient[:, self.given] -= slope @ self.slope
 
 
+# Most numbers of the points that are evaluated together.
+_MOST_NUMBERS = 2**22
 # What the map makes equal: nothing, location and scale of every coordinate, or all covariances.
 ALIGNMENTS = ("none", "scales", "covariances")
 
@@ -125,115 +126,14 @@ class Alignment:
             return self.origin + np.linalg.solve(self.matrix, apart.T).T
         return self.origin + apart / self.matrix[:, 0]
 
+    def moved(self, x: Floats) -> Floats:
+        """Return the points that the rows of ``x``, shape ``(n, d)``, are mapped to."""
+        apart = x - self.origin
+        return self.location + (apart @ self.matrix.T if self.is_dense else apart * self.matrix.T)
 
-# Words of each side, after the number of coordinates and whether there is a gradient.
-_N_HEAD, _N_OF_SIDE = 2, 19
-
-
-@njit
-def _add_linking(numbers, positions, x, gradient, with_gradient):
-    """Return the log of a linking density and add its gradient."""
-    d, g = positions[0], positions[1]
-    if d == 0:
-        return numbers[0]
-    own, given = positions[2 : 2 + d], positions[2 + d : 2 + d + g]
-    location, slopes = numbers[1 : 1 + d], numbers[1 + d : 1 + d + d * g]
-    rest, pull, here = np.empty(d), np.empty(d), np.empty(g)
-    for k in range(g):
-        here[k] = x[given[k]]
-    for j in range(d):
-        rest[j] = x[own[j]] - location[j] - dot(slopes[j * g : (j + 1) * g], here)
-    part = numbers[1 + d + d * g :]
-    log_density = component_density(part, rest, np.arange(d), with_gradient, pull)
-    if with_gradient:
-        for j in range(d):
-            gradient[own[j]] += pull[j]
-            for k in range(g):
-                gradient[given[k]] -= slopes[j * g + k] * pull[j]
-    return numbers[0] + log_density
-
-
-@njit
-def _map(mapped, origin, location, matrix, own):
-    """Map some of the coordinates of a model, in place."""
-    m = mapped.size
-    dense, apart = matrix.size > m, np.empty(m)
-    for i in range(m):
-        apart[i] = own[mapped[i]] - origin[i]
-    for i in range(m):
-        moved = (
-            dot(matrix[i * m : i * m + i + 1], apart[: i + 1]) if dense else matrix[i] * apart[i]
-        )
-        own[mapped[i]] = location[i] + moved
-
-
-@njit
-def _map_gradient(mapped, matrix, slope):
-    """Replace the gradient at mapped coordinates by that at the coordinates before, in place."""
-    m = mapped.size
-    dense, before = matrix.size > m, np.zeros(m)
-    for i in range(m):
-        pull = slope[mapped[i]]
-        if dense:
-            for j in range(i + 1):
-                before[j] += matrix[i * m + j] * pull
-        else:
-            before[i] = matrix[i] * pull
-    for i in range(m):
-        slope[mapped[i]] = before[i]
-
-
-@njit
-def _side(words, x, gradient, with_gradient):
-    """Return whether a model failed, and its log density; ``gradient`` receives its gradient."""
-    positions, log_mass, mapped = integers(words, 3), doubles(words, 5), integers(words, 7)
-    matrix, numbers, linked = doubles(words, 13), doubles(words, 15), integers(words, 17)
-    n = positions.size
-    own, out, slopes = np.empty(n), np.empty(2), np.empty((2, n))
-    for j in range(own.size):
-        own[j] = x[positions[j]]
-    _map(mapped, doubles(words, 9), doubles(words, 11), matrix, own)
-    status = call_density(words[0], own, out, slopes, integers(words, 1))
-    if status != 0:
-        return status, np.nan
-    gradient[:] = 0.0
-    if with_gradient:
-        for j in range(own.size):
-            slopes[0, j] += slopes[1, j]
-        _map_gradient(mapped, matrix, slopes[0])
-        for j in range(own.size):
-            gradient[positions[j]] = slopes[0, j]
-    linking = _add_linking(numbers, linked, x, gradient, with_gradient)
-    return status, out[0] + out[1] - log_mass[0] + linking
-
-
-@njit
-def _evaluate(words, x, out, gradient):
-    with_gradient = words[1] != 0
-    slopes, first = np.empty((2, x.size)), words[_N_HEAD : _N_HEAD + _N_OF_SIDE]
-    status, of_first = _side(first, x, slopes[0], with_gradient)
-    if status != 0:
-        return status
-    status, of_second = _side(words[_N_HEAD + _N_OF_SIDE :], x, slopes[1], with_gradient)
-    if status != 0:
-        return status
-    out[0], out[1] = of_first, of_second - of_first
-    if with_gradient:
-        for j in range(x.size):
-            gradient[0, j] = slopes[0, j]
-            gradient[1, j] = slopes[1, j] - slopes[0, j]
-    return status
-
-
-def _density(x_: Any, out_: Any, gradient_: Any, data_: Any) -> Any:
-    words = nb.carray(data_, (_N_HEAD + 2 * _N_OF_SIDE,))
-    x, out = nb.carray(x_, (words[0],)), nb.carray(out_, (2,))
-    return _evaluate(words, x, out, nb.carray(gradient_, (2, words[0])))
-
-
-@cache
-def _c_function() -> Any:
-    return cfunc(density_signature(), _density)
+    def pulled_back(self, gradient: Floats) -> Floats:
+        """Return gradients at the points ``x`` from those at the points that they are mapped to."""
+        return gradient @ self.matrix if self.is_dense else gradient * self.matrix.T
 
 
 @dataclass(eq=False, repr=False)
@@ -261,38 +161,62 @@ class PairTarget:
         return type(self), (self.models, self.layout, self.linking, self.alignment)
 
     @cached_property
-    def density(self) -> CompiledDensity:
+    def density(self) -> NumpyDensity:
         """Both log densities, without gradients."""
-        return self._both([model.density for model in self.models])
+        return self._both("density")
 
     @cached_property
-    def differentiable(self) -> CompiledDensity | None:
+    def differentiable(self) -> NumpyDensity | None:
         """Both log densities with gradients; None if a model has none."""
-        densities = [model.differentiable for model in self.models]
-        return None if None in densities else self._both(densities)
+        has_none = any(model.differentiable is None for model in self.models)
+        return None if has_none else self._both("differentiable")
 
-    def _both(self, densities: Sequence[Any]) -> CompiledDensity:
+    def _both(self, name: str) -> NumpyDensity:
+        densities = [getattr(model, name) for model in self.models]
+
+        def both(x: Floats, arrays: Any, with_gradient: bool) -> tuple[Floats, Floats | None]:
+            values = np.empty((len(x), 2))
+            gradients = np.empty((len(x), 2, self.n_dim)) if with_gradient else None
+            for k in (0, 1):
+                values[:, k], slope = self._side(k, name, x, with_gradient)
+                if gradients is not None:
+                    gradients[:, k] = slope
+            with np.errstate(invalid="ignore"):
+                values[:, 1] -= values[:, 0]
+                if gradients is not None:
+                    gradients[:, 1] -= gradients[:, 0]
+            return values, gradients
+
         has_gradient = all(density.has_gradient for density in densities)
-        nothing = np.array([], np.int64), Alignment.of("none", *np.empty((2, 0, 0)))
-        maps = nothing, (self.layout.aligned_of(1), self.alignment)
-        words, kept = [self.n_dim, int(has_gradient)], []
-        sides = zip(densities, self.layout.of_model, self.models, self.linking, maps, strict=True)
-        for density, positions, model, linking, (mapped, along) in sides:
-            # the volume of the map belongs to the density
-            log_mass = np.array([model.log_order_mass - along.log_volume])
-            matrix = np.ascontiguousarray(along.matrix)
-            arrays = [density.data, positions, log_mass, mapped, along.origin, along.location]
-            arrays += [matrix, *linking.arrays()]
-            words += [density.address, *pointers(*arrays)]
-            # what the words point to has to outlive the density
-            kept.append((density, arrays))
-        return CompiledDensity(
-            _c_function().address,
-            np.array(words, np.int64),
-            has_gradient,
-            tuple(op for density in densities for op in density.slow_ops),
-            (_c_function(), kept),
+        slow_ops = tuple(op for density in densities for op in density.slow_ops)
+        n_rows = max(_MOST_NUMBERS // self.n_dim, 1)
+        return NumpyDensity(both, self.n_dim, (), has_gradient, n_rows, slow_ops=slow_ops)
+
+    def _side(
+        self, k: int, name: str, x: Floats, with_gradient: bool
+    ) -> tuple[Floats, Floats | None]:
+        """Return the log density of a model at points of both, and its gradient."""
+        model, positions, mapped = (
+            self.models[k],
+            self.layout.of_model[k],
+            self.layout.aligned_of(k),
         )
+        own = x[:, positions]
+        if k == 1:
+            own[:, mapped] = self.alignment.moved(own[:, mapped])
+        found = [np.empty((len(x), 2))]
+        found += [np.empty((len(x), 2, own.shape[1]))] if with_gradient else []
+        write_densities(model, name, own, *found)
+        log_density, gradient = found[0].sum(axis=1) - model.log_order_mass, None
+        if k == 1:  # the volume of the map belongs to the density
+            log_density += self.alignment.log_volume
+        if with_gradient:
+            slope, gradient = found[1].sum(axis=1), np.zeros(x.shape)
+            if k == 1:
+                slope[:, mapped] = self.alignment.pulled_back(slope[:, mapped])
+            gradient[:, positions] = slope
+        self.linking[k].add_to(log_density, gradient, x)
+        return log_density, gradient
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with both log densities."""

@@ -2,22 +2,16 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import log, pi
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core.exceptions import ModelError, NumericalError
-from pm_evidence.references.compiled import (
-    Packed,
-    annealed_from,
-    annealed_from_by_numpy,
-    density_in_python,
-    packed,
-)
+from pm_evidence.references.density import annealed_from, components_of, log_reference
 from pm_evidence.references.mixture import StudentMixture
-from pm_evidence.targets.compile.densities import Density
-from pm_evidence.targets.compile.numba_density import CompiledDensity, log_densities
+from pm_evidence.targets.compile.numba_density import log_densities
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.layout import Particles
 
@@ -85,33 +79,26 @@ class ReferencedTarget:
     # densities ------------------------------------------------------------------------------
 
     @cached_property
-    def density(self) -> Density:
+    def density(self) -> NumpyDensity:
         """Both log densities, without gradients."""
-        return self._wrapped(self.model.density)
+        return self._annealed("density")
 
     @cached_property
-    def differentiable(self) -> Density | None:
+    def differentiable(self) -> NumpyDensity | None:
         """Both log densities with gradients; None if the model or the reference has none."""
-        model = self.model.differentiable
-        return None if model is None or self._packed is None else self._wrapped(model)
+        has_none = self.model.differentiable is None or components_of(self.reference) is None
+        return None if has_none else self._annealed("differentiable")
 
-    @cached_property
-    def _packed(self) -> Packed | None:
-        """The reference as arrays; None if it is an object of the user's."""
-        return packed(self.reference, self.positions, int(np.count_nonzero(self.period)))
+    def _annealed(self, name: str) -> NumpyDensity:
+        on_circles = -int(np.count_nonzero(self.period)) * log(2.0 * pi)
 
-    def _wrapped(self, model: Density) -> Density:
-        log_mass = self.model.log_order_mass
-        arrays = self._packed
-        if not isinstance(model, CompiledDensity):
-            assert arrays is not None and isinstance(model, NumpyDensity)  # else it was refused
-            return annealed_from_by_numpy(model, arrays, log_mass, _PRIOR_SHARE)
-        factors = [self.model.discrete_prior] if self.discrete.size else []
-        if arrays is None:
-            arrays = packed(None, self.positions, int(np.count_nonzero(self.period)))
-            factors.append(density_in_python(self.reference, self.positions, self.n_dim))
-        assert arrays is not None
-        return annealed_from(model, arrays, factors, self.n_dim, log_mass, _PRIOR_SHARE)
+        discrete = self.model.discrete_prior if self.discrete.size else None
+
+        def of_others(x: Floats) -> Any:
+            return on_circles if discrete is None else on_circles + discrete.values(x)[:, 0]
+
+        found, n_rows = log_reference(self.reference, self.positions, of_others)
+        return annealed_from(self.model, name, found, _PRIOR_SHARE, n_rows=n_rows)
 
     def evaluate(self, x: Floats) -> Particles:
         """Return the points ``x``, shape ``(n, n_dim)``, with both log densities."""

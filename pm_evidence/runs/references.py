@@ -17,7 +17,7 @@ from pm_evidence.core.rows import one_blas_thread
 from pm_evidence.estimators.of_islands import of_small_islands
 from pm_evidence.families.native import ModelTarget, NativeTarget
 from pm_evidence.paths.geometric import Posterior
-from pm_evidence.references.compiled import check_reference, packed
+from pm_evidence.references.density import check_reference, components_of
 from pm_evidence.references.mixture import fit_population
 from pm_evidence.references.target import ReferencedTarget, coordinates_of
 from pm_evidence.results.observed import check_constants, posterior_of
@@ -282,7 +282,7 @@ def _check_reference(target: PyMCTarget, reference: Any, positions: NDArray[np.i
         )
     if hasattr(reference, "children"):
         return
-    if packed(reference, positions) is None:
+    if components_of(reference) is None:
         check_reference(reference, d)
         return
     found = reference.draw(1, np.random.default_rng(0)).shape[1]

@@ -1,16 +1,11 @@
-"""Densities that users write down: checked, the densities they say, and as compiled code needs."""
+"""Densities that users write down: checked, and the densities they say."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import pm_evidence as pe
-from pm_evidence.references.compiled import (
-    check_reference,
-    density_in_python,
-    numbers_of,
-    packed,
-)
+from pm_evidence.references.density import check_reference
 from tests.estimators.refusals import check_refused
 from tests.references.densities import InPython, references
 
@@ -80,28 +75,9 @@ def test_other_fields_are_checked():
         pe.references.Mixture([one, one], [1.0])
 
 
-# --- densities of users in Python: called by address, and checked before they are used ---
+# --- densities of users, which are checked before they are used ---
 
 NORMAL = references(2)["normal"]
-
-
-def test_compiled_code_gets_the_users_numbers():
-    """Wrong positions would evaluate the density at other variables."""
-    density = density_in_python(InPython(NORMAL), np.array([2, 0]), 3)
-    x = np.random.default_rng(1).normal(size=(5, 3))
-    np.testing.assert_allclose(density.values(x)[:, 0], NORMAL.log_density(x[:, [2, 0]]))
-    assert density.slow_ops == ("InPython",)
-
-
-def test_an_exception_is_a_density_that_is_not_known():
-    """An exception inside of machine code cannot be raised there."""
-
-    class Fails(InPython):
-        def log_density(self, x):
-            raise RuntimeError("no")
-
-    found = density_in_python(Fails(NORMAL), np.arange(2), 2).values(np.zeros((1, 2)))
-    assert np.isnan(found).all()
 
 
 class Short(InPython):
@@ -125,18 +101,3 @@ def test_objects_that_break_the_contract_are_refused():
     wrong = {Short: "draw", Infinite: "log_density", Whole: "log_density"}
     cases = [((kind(NORMAL), 2), rf"reference\.{method}") for kind, method in wrong.items()]
     check_refused(check_reference, cases)
-
-
-# --- in compiled code ---
-
-
-def test_every_density_of_the_package_has_a_compiled_form():
-    """An object of the user's own has none: it is called in Python instead."""
-    for reference in references(3).values():
-        found = packed(reference, np.arange(3), n_circular=2)
-        assert found.constant == pytest.approx(-2.0 * np.log(2.0 * np.pi))
-        assert all(numbers_of(*part).size > 4 + 9 for part in found.components)
-    assert packed(InPython(references(3)["normal"]), np.arange(3)) is None
-    # models whose variables are all circular or discrete have no coordinates to fit
-    found = packed(None, np.arange(3), n_circular=1)
-    assert not found.components and found.positions.size == 0

@@ -13,8 +13,8 @@ from pm_evidence.targets.model.target import PyMCTarget
 STEP = 1e-5
 
 
-@pytest.fixture(scope="module")
-def targets():
+@pytest.fixture(scope="module", params=["numpy", "numba"])
+def targets(request):
     with pm.Model() as first:
         slope = pm.Normal("slope", 0.0, 1.0, shape=2)
         angle = pm.VonMises("angle", 0.0, 1.0)
@@ -25,7 +25,7 @@ def targets():
         noise = pm.HalfNormal("noise", 2.0)
         slope = pm.Normal("slope", 0.5, 2.0, shape=3)
         pm.Normal("y", slope.sum() + pm.math.cos(turn), noise, observed=[0.5, 1.5])
-    return PyMCTarget(first), PyMCTarget(second)
+    return tuple(PyMCTarget(model, backend=request.param) for model in (first, second))
 
 
 def paired(targets, kind, seed=1):
@@ -69,12 +69,6 @@ def test_gradients_are_those_of_the_values(targets, kind):
         step = STEP * np.eye(pair.n_dim)[j]
         up, down = (pair.evaluate(x + sign * step).log_density for sign in (1.0, -1.0))
         np.testing.assert_allclose(gradient[:, :, j], (up - down) / (2 * STEP), atol=1e-5)
-
-
-def test_the_function_is_compiled_once_for_all_models(targets):
-    pair, other = (paired(targets, kind) for kind in ("scales", "none"))
-    assert pair.differentiable.has_gradient
-    assert pair.differentiable.address == other.density.address
 
 
 def test_the_linking_density_is_that_of_its_draws():

@@ -66,13 +66,12 @@ def log_densities(target: Any, x: Floats) -> Floats:
     the gradients cost less than compiling a second function. The choice depends on the model alone,
     so that the same seed gives the same digits.
     """
-    x = np.ascontiguousarray(x)
     values = np.empty((len(x), 2))
     differentiable = None if target.discrete.size else target.differentiable
     if differentiable is None or differentiable.slow_ops:
-        _write(target, "density", x, values)
+        write_densities(target, "density", x, values)
         return values
-    _write(target, "differentiable", x, values)
+    write_densities(target, "differentiable", x, values)
     # the value may be defined where the gradient cannot be computed
     failed = np.isnan(values).any(axis=1)
     if failed.any():
@@ -82,15 +81,14 @@ def log_densities(target: Any, x: Floats) -> Floats:
 
 def densities_with_gradients(target: Any, x: Floats) -> tuple[Floats, Floats]:
     """Return both log densities, shape ``(n, 2)``, and their gradients, ``(n, 2, n_dim)``."""
-    x = np.ascontiguousarray(x)
     values, gradients = np.empty((len(x), 2)), np.empty((len(x), 2, x.shape[1]))
-    _write(target, "differentiable", x, values, gradients)
+    write_densities(target, "differentiable", x, values, gradients)
     return values, gradients
 
 
-def _write(target: Any, name: str, x: Floats, *written: Floats) -> None:
+def write_densities(target: Any, name: str, x: Floats, *written: Floats) -> None:
     """Write what one of a target's functions gives, in parts unless it takes all rows together."""
-    compiled, work = getattr(target, name), _Writes(target, name)
+    x, compiled, work = np.ascontiguousarray(x), getattr(target, name), _Writes(target, name)
     if isinstance(compiled, Density) and compiled.by_rows:
         over_rows(work, (x,), written)
     else:

@@ -1,8 +1,10 @@
 """Log densities that NumPy evaluates for a whole population at once; nothing is compiled."""
 
+import ctypes
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +20,8 @@ from pm_evidence.targets.layout import Layout
 
 type Function = Callable[[Floats, Any, bool], tuple[Floats, Floats | None]]
 
+_DOUBLES, _WORDS = ctypes.POINTER(ctypes.c_double), ctypes.POINTER(ctypes.c_int64)
+_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, _DOUBLES, _DOUBLES, _DOUBLES, _WORDS)
 # Points are evaluated in blocks for which the largest result of an operation has at most so many
 # elements, which a processor's cache holds.
 _LARGEST = 2**15
@@ -37,6 +41,36 @@ class NumpyDensity(Density):
     n_rows: int  # how many points are evaluated together
     n_numbers: int = 0  # how many numbers the operations give for one point
     by_rows: bool = False
+    slow_ops: tuple[str, ...] = ()
+
+    @cached_property
+    def _called(self) -> Any:
+        """The density as a C function of one point, for compiled loops that move chains.
+
+        They call it under Python's lock. An exception counts as a density of NaN.
+        """
+
+        def call(x: Any, out: Any, gradient: Any, data: Any) -> int:
+            try:
+                point = np.ctypeslib.as_array(x, (1, self.n_dim))
+                out[0], out[1] = map(float, self.function(point, self.arrays, False)[0][0])
+            except Exception:  # which must not leave a function that machine code has called
+                return 1
+            return 0
+
+        return _SIGNATURE(call)
+
+    @property
+    def address(self) -> int:
+        """Address of that function, which has ``core.codegen.numba.density_signature``."""
+        address = ctypes.cast(self._called, ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    @cached_property
+    def data(self) -> NDArray[np.int64]:
+        """What that function reads beside the point: nothing."""
+        return np.zeros(1, np.int64)
 
     def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
         """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
