@@ -211,13 +211,25 @@ class PlateProgram:
             self.first, self.same = first, np.ravel(same)
             sums = [_Matrix(matrix[first]) for matrix, _ in found]
             evaluated = _Evaluated(parts, self._is_local, [f for _, f in found], sums)
+            point = [value[None, None] for value in self._fixed]
+            point[k] = point[k].ravel()[:1].reshape(single.type.shape)[None, None]
+            evaluated.measure(point)
+            if not self._agrees(evaluated, point[k].reshape(1, 1, 1, 1)):
+                return None
         except (NotBatchedError, NotImplementedError, ValueError, TypeError, IndexError):
-            return None
-        point = [value[None, None] for value in self._fixed]
-        point[k] = point[k].ravel()[:1].reshape(single.type.shape)[None, None]
-        evaluated.measure(point)
+            return None  # as for elements that are taken one by one, such as ``mu[1]``
         evaluated.n_numbers += sum(each.matrix.size for each in sums) // _PER_PRODUCT
         return evaluated if evaluated.n_numbers < _LESS_WORK * self._each.n_numbers else None
+
+    def _agrees(self, common: _Evaluated, node: Floats) -> bool:
+        """Return whether the densities at a common node are those of the elements themselves."""
+        x = np.zeros((1, self.layout.size))
+        for variable, value in zip(self.layout.variables, self._fixed, strict=True):
+            x[:, variable.positions] = value.reshape(1, -1)
+        apart = self._values(self._each, x, np.repeat(node, self.plate.n_elements, axis=2))
+        together = self._values(common, x, node)
+        is_known = ~np.isnan(together)  # others are never taken from the common program
+        return bool(np.allclose(together[is_known], apart[..., self.first][is_known], 1e-6, 1e-6))
 
     def _place(self, model: pm.Model, structure: Structure) -> None:
         """Make the program of the locations and scales of the priors of the coordinates."""

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from scipy import stats
+from scipy.special import logsumexp
 
 from pm_evidence.targets.plates import integrals
 from pm_evidence.targets.plates.integrals import gradient_of
@@ -127,3 +130,38 @@ def test_nodes_of_priors_that_differ_are_not_common():
         pm.Bernoulli("y", logit_p=theta[:, None] - np.zeros(ITEMS), observed=ANSWERS)
     (rule,) = PlateTarget(model).rules
     assert not rule.is_common
+
+
+def _total(build):
+    """Return the log evidence of a model whose variables are all elements, and the exact one."""
+    with pm.Model() as model:
+        exact = build()
+    (rule,) = PlateTarget(model).rules
+    ((_, found),) = rule.integrate(np.zeros((1, rule.program.layout.size)))
+    return float(found.totals()[0][0]), exact
+
+
+def _two_groups():
+    mu, y = pm.Normal("mu", 0, 2, shape=2), [np.array([1.3, 0.2, 0.9]), np.array([-0.4, 0.1])]
+    for k, values in enumerate(y):
+        pm.Normal(f"y{k}", mu[k], 1, observed=values)
+    return sum(
+        stats.multivariate_normal.logpdf(values, cov=np.eye(len(values)) + 4.0) for values in y
+    )
+
+
+def _beside_zeros():
+    """Elements that stand before zeros: with one node for all, the second would be a zero."""
+    right, n = np.array([9, 3, 6, 8]), 10
+    mu = pm.Normal("mu", 0, 2, shape=4)
+    logit = pt.concatenate([mu, pt.zeros(8)])[np.repeat(np.arange(4), n)]
+    pm.Bernoulli("y", logit_p=logit, observed=(np.tile(np.arange(n), 4) < np.repeat(right, n)))
+    z = np.linspace(-20, 20, 8001)[:, None]
+    log_f = stats.norm.logpdf(z, scale=2) + right * z - n * np.logaddexp(0, z)
+    return float((logsumexp(log_f, axis=0) + np.log(z[1, 0] - z[0, 0])).sum())
+
+
+@pytest.mark.parametrize("build", [_two_groups, _beside_zeros])
+def test_elements_that_are_taken_by_their_position_have_own_nodes(build):
+    found, exact = _total(build)
+    assert found == pytest.approx(exact, abs=1e-5)
