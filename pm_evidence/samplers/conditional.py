@@ -380,6 +380,8 @@ class ConditionalFits:
         """
         is_here, is_old, last, factor = False, shape is not None, inf, 1.0
         height, gradient = (each[0] for each in (yield x[None]))
+        if not np.isfinite(gradient).all():
+            return None
         for _ in range(_MOST_STEPS):
             if shape is None:
                 shape = yield from self._shape(x, gradient, lengths)
@@ -466,7 +468,8 @@ class ConditionalFits:
             for i, rows in asked.items():
                 mine = slice(start, start := start + len(rows))
                 try:
-                    points[i] = tasks[i].send((heights[mine], gradients[mine]))
+                    with np.errstate(over="ignore", invalid="ignore"):  # far from any peak
+                        points[i] = tasks[i].send((heights[mine], gradients[mine]))
                 except StopIteration as end:
                     found[i] = end.value
         return [found[i] for i in range(len(tasks))]

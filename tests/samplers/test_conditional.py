@@ -1,5 +1,7 @@
 """Normal approximations given hyperparameters, where they are exact and where there are none."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -57,6 +59,15 @@ def test_normal_effects(groups, t):
         assert found.log_mass == pytest.approx(log_density, abs=1e-3)
         moved = exact(value + 1e-4)[0] - exact(value - 1e-4)[0]
         np.testing.assert_allclose(found.slope[:, 0], moved / 2e-4, atol=2e-2)
+
+
+@pytest.mark.parametrize("t", [-300.0, -400.0])
+def test_where_slopes_overflow_there_is_none(groups, t):
+    """And no warning of NumPy is printed."""
+    fits, prior = groups
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert fits.near([(fits.first(prior[0]), np.array([t]))]) == [None]
 
 
 def test_approximations_side_by_side_are_those_made_one_by_one(groups):
