@@ -310,8 +310,9 @@ class Function:
         """Return the elements that are chosen."""
         if self.value is None:
             return self
-        value, chosen = np.broadcast_arrays(self.value, mask)
-        return Function.constant(value[chosen])
+        shape = np.broadcast_shapes(np.shape(self.value), mask.shape)
+        chosen = np.broadcast_to(mask, shape)  # both may be read-only, as constants of graphs are
+        return Function.constant(np.broadcast_to(self.value, shape)[chosen])
 
 
 NOTHING = Function(is_finite=False)

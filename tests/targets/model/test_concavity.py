@@ -5,7 +5,13 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pm_evidence.targets.model.concavity import AFFINE, CONVEX, is_log_concave, known_functions
+from pm_evidence.targets.model.concavity import (
+    AFFINE,
+    CONVEX,
+    Function,
+    is_log_concave,
+    known_functions,
+)
 from pm_evidence.targets.model.log_scale import binomial_excess, exponential_excess
 from tests.targets.values import in_python
 
@@ -250,3 +256,14 @@ def test_an_excess_is_convex_where_its_argument_is_affine():
     assert not is_log_concave([w], [exponential_excess(w).sum()])
     assert not is_log_concave([w], [-exponential_excess(pt.exp(w)).sum()])
     assert not is_log_concave([w, a], [-binomial_excess(w, a, data).sum()])
+
+
+def test_a_choice_between_a_function_and_a_constant():
+    """PyTensor makes constants read-only; NumPy fails to broadcast views that were made before."""
+    own = np.zeros(1)
+    view = own[None]
+    own.flags.writeable = False
+    found = Function(CONVEX, low=0.0).chosen(
+        Function.constant(view), np.tril(np.ones((3, 3), bool))
+    )
+    assert found.curvature == CONVEX and found.low == 0.0
