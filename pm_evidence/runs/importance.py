@@ -48,6 +48,7 @@ from pm_evidence.samplers.peaks import Survey
 from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.smc import SMC
 from pm_evidence.targets.model.cache import target_of
+from pm_evidence.targets.model.target import ReparameterisedTarget
 
 Floats = NDArray[np.float64]
 
@@ -105,13 +106,14 @@ def start_of(run: Run, target: Any, share: float) -> Start:
 def _forms(target: Any) -> list[Any]:
     """Return the target in the coordinates in which it is to be approximated, the first ones first.
 
-    A long random walk is approximated by its states, because most second derivatives are then zero:
-    those by its steps are not.
+    Many variables are approximated as the model has them, where the terms of its density tell which
+    second derivatives are zero. Those by the steps of a random walk are not.
     """
-    variables = getattr(target, "variables", ())
-    if target.n_dim > MOST_DENSE and any(variable.is_walk for variable in variables):
+    if target.n_dim > MOST_DENSE and isinstance(target, ReparameterisedTarget):
         options = {"compile_kwargs": target.compile_kwargs, "backend": target.backend}
-        return [target_of(target.model, **options)]
+        plain: Any = target_of(target.model, **options)
+        if plain.curvature is not None or any(variable.is_walk for variable in target.variables):
+            return [plain]
     centred = target.centred()
     return [target] if centred is target else [target, centred]
 

@@ -14,6 +14,7 @@ from pm_evidence.core.shape import Shape, SparseShape, conditioned
 from pm_evidence.kernels.ascent import climb
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.mixture import StudentFit
+from pm_evidence.targets.plates.curvature import Curvature, coloured
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -80,14 +81,17 @@ class Sparsity:
         The signs are always the same. With the lower Cholesky factor ``L`` and the sum over all
         rows ``s``, ``inv(L).T @ s`` has the covariance ``inv(L @ L.T)`` on average.
         """
-        m = self.apart.size
-        return _steps(self.apart, np.random.default_rng(m).choice((-1.0, 1.0), m))
+        return _signs(self.apart)
 
     def elements(self, products: Floats, lengths: Floats) -> tuple[Floats, Floats]:
         """Return the elements on the diagonal, and those of the pattern below it."""
         found = products.ravel()[self.source] / lengths[self.column]
         found[self.source < 0] = 0.0
         return found[: lengths.size], found[lengths.size :]
+
+
+def _signs(group: Indices) -> Floats:
+    return _steps(group, np.random.default_rng(group.size).choice((-1.0, 1.0), group.size))
 
 
 def _steps(group: Indices, lengths: Floats) -> Floats:
@@ -113,7 +117,7 @@ def _grouped(graph: Bools) -> tuple[Indices, Indices]:
         if n_alone + among.sum(axis=0).max(initial=0) > best.max():
             continue
         reach = among @ among
-        colour = _coloured(reach)
+        colour = coloured(reach)
         if n_alone + colour.max(initial=-1) < best.max():
             best = np.empty(m, np.int64)
             best[alone], best[rest] = np.arange(n_alone), n_alone + colour
@@ -128,22 +132,10 @@ def _far_apart(graph: Any, reach: Any, colour: Indices) -> Indices:
     while reach.nnz > n_reached:
         n_reached = reach.nnz
         reach = (reach @ graph).sign()
-        further = _coloured(reach)
+        further = coloured(reach)
         if further.max(initial=-1) >= _MOST_DIRECTIONS:
             break
         colour = further
-    return colour
-
-
-def _coloured(conflict: Any) -> Indices:
-    """Return colours that differ where elements of a symmetric sparse matrix are not zero."""
-    colour = np.full(conflict.shape[0], -1)
-    start, row = conflict.indptr, conflict.indices
-    for j in range(colour.size):  # the first colour that none of those before it in its rows has
-        near = colour[row[start[j] : start[j + 1]]]
-        used = np.zeros(near.size + 1, bool)
-        used[near[(near >= 0) & (near <= near.size)]] = True
-        colour[j] = np.argmin(used)
     return colour
 
 
@@ -180,6 +172,93 @@ def _sources(
     read_row, read_column = np.where(direct, row, column), np.where(direct, column, row)
     source = np.where(there[row, column], group[read_column] * m + read_row, -1)
     return source, read_column
+
+
+# Largest number of elements of a factor whose pattern is known, below the diagonal.
+_MOST_KNOWN = 400_000
+# Rows that meet so many times as many others as most rows do are in a group of their own; largest
+# mean number of rows that are met in two steps.
+_HUB, _MOST_REACHED = 10.0, 300
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSparsity:
+    """How a matrix of second derivatives is factorised that the terms of a density give."""
+
+    curvature: Curvature
+    order: Indices  # shape (m,): variables in the order in which they are eliminated
+    apart: Indices  # shape (m,): groups of rows of which columns of the inverse overlap little
+    pattern: Pattern  # elements of the lower Cholesky factor
+    place: Indices  # places of the pairs that differ in the pattern
+
+    @classmethod
+    def of(cls, curvature: Curvature) -> Self | None:
+        """Return that with a fill-reducing order; None if the factor has too many elements."""
+        from scipy import sparse  # importing SciPy takes as long as the package
+
+        m = curvature.positions.size
+        row, column = curvature.row[m:], curvature.column[m:]
+        graph = sparse.csc_array((-np.ones(row.size), (row, column)), shape=(m, m))
+        graph = graph + graph.T
+        # a matrix of which no element of the factor is zero by chance
+        graph = sparse.csc_array(graph + sparse.diags_array(1.0 - graph.sum(axis=0)))
+        symmetric = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+        found = sparse.linalg.splu(graph, permc_spec="MMD_AT_PLUS_A", **symmetric)
+        if found.L.nnz - m > _MOST_KNOWN or (found.perm_r != found.perm_c).any():
+            return None
+        lower = sparse.csc_array(found.L)
+        lower.sort_indices()
+        pattern = Pattern(lower.indptr - np.arange(m + 1), np.delete(lower.indices, lower.indptr[:-1]))
+        at = found.perm_c.astype(np.int64)
+        low, high = np.minimum(at[row], at[column]), np.maximum(at[row], at[column])
+        place = np.searchsorted(pattern.column * m + pattern.row, low * m + high)
+        order = np.argsort(at)
+        return cls(curvature, order, _spread(graph)[order], pattern, place)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of points at which the terms are computed."""
+        return self.curvature.n_points
+
+    def directions(self) -> Floats:
+        """Return one row of signs for each group; see ``Sparsity.directions``."""
+        return _signs(self.apart)
+
+    def elements(self, x: Floats, lengths: Floats) -> tuple[Floats, Floats]:
+        """Return the elements on the diagonal, and those of the pattern below it, at a point."""
+        m, natural = lengths.size, np.empty(lengths.size)
+        natural[self.order] = lengths
+        found = self.curvature.at(x, natural)
+        below = np.zeros(self.pattern.row.size)
+        below[self.place] = found[m:]
+        return found[:m][self.order], below
+
+
+def _spread(graph: Any) -> Indices:
+    """Return groups of rows: a few that meet very many alone, and others that are far apart.
+
+    Rows of a group are random where those that are far apart would make too many groups.
+    """
+    degree = np.diff(graph.indptr)
+    hubs, rest = (np.flatnonzero(each) for each in _hubs(degree))
+    among = abs(graph[rest][:, rest]).sign()
+    found = np.empty(degree.size, np.int64)
+    found[hubs] = np.arange(hubs.size)
+    random = np.random.default_rng(degree.size).integers(_MOST_DIRECTIONS, size=rest.size)
+    if (degree[rest] ** 2).sum() < _MOST_REACHED * rest.size:
+        reach = among @ among
+        colour = coloured(reach)
+        random = _far_apart(among, reach, colour) if colour.max() < _MOST_DIRECTIONS else random
+    found[rest] = hubs.size + random
+    return found
+
+
+def _hubs(degree: Indices) -> tuple[Bools, Bools]:
+    """Return which rows meet far more others than most do, and which do not."""
+    hubs: Bools = degree > _HUB * np.median(degree)
+    if hubs.sum() > _MOST_DIRECTIONS // 2:
+        hubs[:] = False
+    return hubs, ~hubs
 
 
 # Step of the finite differences in units of the scale of the curvature, or of the prior.
@@ -244,13 +323,21 @@ class ConditionalFits:
     """
 
     def __init__(
-        self, posterior: Posterior, given: Positions, prior: Shape, *, may_be_dense: bool = True
+        self,
+        posterior: Posterior,
+        given: Positions,
+        prior: Shape,
+        *,
+        may_be_dense: bool = True,
+        known: KnownSparsity | None = None,
     ) -> None:
         self.posterior, self.given, self.prior = posterior, given, prior
         self.may_be_dense, self.n_evaluations = may_be_dense, 0
         self.rest = np.setdiff1d(np.arange(prior.mean.size), given)
-        self.sparsity: Sparsity | None = None
-        self._is_measured = False
+        self.sparsity: Sparsity | KnownSparsity | None = known
+        self._is_measured = known is not None
+        if known is not None:
+            self.rest = self.rest[known.order]
 
     @property
     def cost(self) -> int:
@@ -267,11 +354,14 @@ class ConditionalFits:
         """Return the approximation at the hyperparameters of a point, found by an ascent."""
         if self._is_measured and self.sparsity is None and not self.may_be_dense:
             return None
+        lengths = self.prior.factor[self.rest, 0]
+        if isinstance(self.sparsity, KnownSparsity):
+            start = self.placed(point[self.given], self.prior.mean[self.rest])
+            return self._run_together([self._climbed(start, lengths)])[0]
         factor = self.prior.factor.copy()
         factor[self.given] = 0.0  # hyperparameters stay where they are
         found = climb(self.posterior.target, point[None], Shape(self.prior.mean, factor), _MOST)
         self.n_evaluations += found.n_evaluations
-        lengths = self.prior.factor[self.rest, 0]
         if not found.settled[0]:
             return None
         return self._run_together([self._climbed(found.x[0], lengths)])[0]
@@ -421,11 +511,16 @@ class ConditionalFits:
         """Return location and scale by the curvature at a point; None if it has the wrong sign."""
         for _ in range(_CORRECTIONS):
             sparsity, m = self.sparsity, self.rest.size
-            steps = np.zeros((m if sparsity is None else sparsity.n_groups, x.size))
-            steps[:, self.rest] = np.diag(lengths) if sparsity is None else sparsity.steps(lengths)
-            _, gradients = yield x + STEP * steps
-            change = (gradient - gradients)[:, self.rest] / STEP
-            if sparsity is None:
+            if not isinstance(sparsity, KnownSparsity):
+                steps = np.zeros((m if sparsity is None else sparsity.n_groups, x.size))
+                own = np.diag(lengths) if sparsity is None else sparsity.steps(lengths)
+                steps[:, self.rest] = own
+                _, gradients = yield x + STEP * steps
+                change = (gradient - gradients)[:, self.rest] / STEP
+            if isinstance(sparsity, KnownSparsity):
+                diagonal, below = sparsity.elements(x, lengths)
+                self.n_evaluations += sparsity.n_groups
+            elif sparsity is None:
                 scaled = 0.5 * (change * lengths + (change * lengths).T)
                 diagonal = np.diag(scaled) / lengths**2
                 if not self._is_measured:

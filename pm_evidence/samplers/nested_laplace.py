@@ -24,7 +24,7 @@ from pm_evidence.core.shape import Shape, learn_shape
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.mixture import Component, StudentFit, joined, widened, with_wide
 from pm_evidence.references.nested import MovingLeastSquares, NestedNormal, functions_of
-from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits
+from pm_evidence.samplers.conditional import ConditionalFit, ConditionalFits, KnownSparsity
 from pm_evidence.samplers.peaks import Survey
 
 Floats = NDArray[np.float64]
@@ -116,12 +116,17 @@ def explore(
 ) -> Survey:
     """Approximate a posterior that is log-concave given its hyperparameters."""
     k, n_dim = hyperparameters.size, posterior.target.n_dim
-    if k > len(_NEAR) or (k and n_dim > _MOST_MEASURED):
+    curvature = posterior.target.curvature if n_dim > MOST_DENSE else None
+    known = None if curvature is None else KnownSparsity.of(curvature)
+    is_too_large = known is None and (curvature is not None or n_dim > _MOST_MEASURED)
+    if k > len(_NEAR) or (k and is_too_large):
         return Survey()
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
     may_be_dense = k == 0 or n_dim <= MOST_DENSE
     shape = learn_shape(prior, dense=False)
-    conditional = ConditionalFits(posterior, hyperparameters, shape, may_be_dense=may_be_dense)
+    conditional = ConditionalFits(
+        posterior, hyperparameters, shape, may_be_dense=may_be_dense, known=known
+    )
     found = Survey()
     try:
         n = n_searched if k else 0

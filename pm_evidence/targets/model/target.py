@@ -37,6 +37,7 @@ from pm_evidence.targets.model.log_density import (
     discrete_prior_graph,
     gradient_graphs,
 )
+from pm_evidence.targets.plates.curvature import Curvature
 
 Floats = NDArray[np.float64]
 
@@ -150,6 +151,15 @@ class PyMCTarget:
     def is_concave_in_hyperparameters(self) -> bool:
         """Whether the posterior is log-concave in them alone, in centred coordinates."""
         return is_concave_in(self.centred(), self.hyperparameters or ())
+
+    @cached_property
+    def curvature(self) -> Curvature | None:
+        """Second derivatives with respect to all but the hyperparameters; None if not known."""
+        if type(self) is not PyMCTarget or self.hyperparameters is None:
+            return None
+        given = {variable.name for variable in self.hyperparameters}
+        kept = (v for v in self.layout.variables if v.name not in given)
+        return Curvature.of(self, self.layout.positions_of(kept))
 
     def centred(self) -> "PyMCTarget":
         """Return the target in coordinates in which all effects are centred, as far as known."""
