@@ -176,9 +176,8 @@ def _sources(
 
 # Largest number of elements of a factor whose pattern is known, below the diagonal.
 _MOST_KNOWN = 400_000
-# Rows that meet so many times as many others as most rows do are in a group of their own; largest
-# mean number of rows that are met in two steps.
-_HUB, _MOST_REACHED = 10.0, 300
+# Rows that meet so many times as many others as most rows do are in a group of their own.
+_HUB = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +243,14 @@ def _spread(graph: Any) -> Indices:
     among = abs(graph[rest][:, rest]).sign()
     found = np.empty(degree.size, np.int64)
     found[hubs] = np.arange(hubs.size)
-    random = np.random.default_rng(degree.size).integers(_MOST_DIRECTIONS, size=rest.size)
-    if (degree[rest] ** 2).sum() < _MOST_REACHED * rest.size:
-        reach = among @ among
-        colour = coloured(reach)
-        random = _far_apart(among, reach, colour) if colour.max() < _MOST_DIRECTIONS else random
-    found[rest] = hubs.size + random
+    apart = np.random.default_rng(degree.size).integers(_MOST_DIRECTIONS, size=rest.size)
+    while among.sum(axis=0).max(initial=0) <= _MOST_DIRECTIONS:
+        among = (among @ among).sign()
+        colour = coloured(among)
+        if colour.max(initial=0) >= _MOST_DIRECTIONS:
+            break
+        apart = colour
+    found[rest] = hubs.size + apart
     return found
 
 
@@ -356,7 +357,7 @@ class ConditionalFits:
             return None
         lengths = self.prior.factor[self.rest, 0]
         if isinstance(self.sparsity, KnownSparsity):
-            start = self.placed(point[self.given], self.prior.mean[self.rest])
+            start = self.placed(point[self.given], np.zeros(self.rest.size))
             return self._run_together([self._climbed(start, lengths)])[0]
         factor = self.prior.factor.copy()
         factor[self.given] = 0.0  # hyperparameters stay where they are

@@ -37,9 +37,9 @@ Index = tuple[int, ...]
 _PRIOR_DRAWS, _ROWS = 20, 256
 # Largest dimension in which covariances may be dense if there are hyperparameters, and in which the
 # covariance of the mixture is formed; in which second derivatives are measured to see which are
-# zero (their matrix takes 290 MB); largest number of normal densities in more dimensions than the
-# first (their gradients would take most of the time).
-MOST_DENSE, _MOST_MEASURED, _MOST_SPARSE = 300, 6000, 50
+# zero (their matrix takes 290 MB); bounds of the number of normal densities in more dimensions than
+# the first, and number of elements of their factors (their gradients would take most of the time).
+MOST_DENSE, _MOST_MEASURED, _FEW_SPARSE, _MOST_SPARSE, _ELEMENTS = 300, 6000, 4, 50, 200_000
 
 # --- lattices; where there are several numbers, they are for one hyperparameter, two and so on ---
 
@@ -163,7 +163,9 @@ def _by_lattices(
     if conditional.prior.mean.size <= MOST_DENSE:
         wide = widened(joined(normal, np.exp(log_mass - total)))
     else:
-        heaviest = np.argsort(-log_mass, kind="stable")[:_MOST_SPARSE]
+        n_elements = sum(part.size for part in (normal[0].shape.diagonal, normal[0].shape.below))
+        most = int(np.clip(_ELEMENTS // n_elements, _FEW_SPARSE, _MOST_SPARSE))
+        heaviest = np.argsort(-log_mass, kind="stable")[:most]
         normal, log_mass = [normal[i] for i in heaviest], log_mass[heaviest]
         wide = widened(normal[0])
     reference = with_wide(normal, log_mass, wide)
