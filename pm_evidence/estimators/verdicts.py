@@ -313,6 +313,8 @@ _SIGNIFICANT = 2.0
 # more if there are so many moments, or so few islands, that one of them is as far off by chance
 # with this probability.
 MOMENTS_EXCLUDED, _BY_CHANCE = 5.0, 0.003
+# Moments of so many coordinates are computed at once, which bounds the memory.
+_COORDINATES = 1000
 
 
 def uncovered(works: Sequence[tuple[Floats, Floats]]) -> float:
@@ -376,7 +378,16 @@ def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floa
     If they are far apart, the modes have wrong weights in the islands, although the islands may
     agree with each other.
     """
-    weight = normalised(log_weight)
+    weight, d = normalised(log_weight), fit_draws.shape[1]
+    parts = [slice(k, k + _COORDINATES) for k in range(0, d, _COORDINATES)]
+    largest = max(
+        _moment_distance([x[:, part] for x in draws], fit_draws[:, part], weight) for part in parts
+    )
+    return largest / max(_by_chance(2 * d, len(draws)) / MOMENTS_EXCLUDED, 1.0)
+
+
+def _moment_distance(draws: Sequence[Floats], fit_draws: Floats, weight: Floats) -> float:
+    """Return the largest distance of a moment of some coordinates, in standard errors."""
     centre = weight @ fit_draws
     found = _moments(fit_draws, centre)
     mean = weight @ found
@@ -386,8 +397,7 @@ def moment_distance(draws: Sequence[Floats], fit_draws: Floats, log_weight: Floa
     distance = np.abs(mean - islands.mean(axis=0))
     with np.errstate(divide="ignore", invalid="ignore"):  # a coordinate may have no error
         standardised = distance / np.hypot(error, island_error)
-    largest = float(np.max(standardised, where=standardised > 0.0, initial=0.0))
-    return largest / max(_by_chance(mean.size, len(islands)) / MOMENTS_EXCLUDED, 1.0)
+    return float(np.max(standardised, where=standardised > 0.0, initial=0.0))
 
 
 def _by_chance(n_moments: int, n_islands: int) -> float:
