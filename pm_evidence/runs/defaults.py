@@ -314,13 +314,14 @@ def _is_short(target: Any, n_evaluations: float) -> bool:
     return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
 
 
-# Number of coordinates up to which the approximations of log-concave posteriors cost little.
-_MOST_APPROXIMATED = 3000
+# Number of coordinates up to which the approximations of log-concave posteriors cost little, and of
+# global ones, as the second factor of crossed effects, up to which integrals cost less than these.
+_MOST_APPROXIMATED, _MOST_GLOBAL = 3000, 48
 
 
 def _is_approximated(model: Any, structure: Any) -> bool:
-    """Return whether an approximation of the posterior of all variables costs little."""
-    if not structure.reasons or structure.layout.size > _MOST_APPROXIMATED:
+    """Return whether an approximation of the posterior of all variables is known."""
+    if not structure.reasons:
         return False
     target: Any = target_of(model, reparameterise=True, backend="numpy")
     return target.hyperparameters is not None
@@ -334,8 +335,8 @@ def plate_target(
     ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
     can be. Where the user leaves the route open, continuous ones are integrated, with two
     exceptions: parameters of the prior of global variables, and elements that need nodes of their
-    own where an approximation of the posterior of all variables is known, which then takes less
-    time. All this is known before the run.
+    own, or leave many global variables, where an approximation of the posterior of all variables is
+    known, which then takes less time. All this is known before the run.
     """
     if marginalise is False:
         return None
@@ -348,7 +349,10 @@ def plate_target(
                 needed or (open_routes and not has_global_children(model, structure))
             ):
                 target: Any = target_of(model, marginalise=True, backend="numpy")
-                if needed or target.is_cheap or not _is_approximated(model, structure):
+                is_small = structure.layout.size <= _MOST_APPROXIMATED and not target.is_cheap
+                has_many = target.n_dim > _MOST_GLOBAL
+                known = (is_small or has_many) and _is_approximated(model, structure)
+                if needed or not known:
                     # these raise an error if the model cannot be integrated or is not batched
                     target.rules, target.differentiable  # noqa: B018
                     return target
