@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pm_evidence.core import numerics
+from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.numerics import Pattern
 from pm_evidence.core.shape import Shape, SparseShape, conditioned
 from pm_evidence.kernels.ascent import climb
@@ -191,8 +192,11 @@ class KnownSparsity:
     place: Indices  # places of the pairs that differ in the pattern
 
     @classmethod
-    def of(cls, curvature: Curvature) -> Self | None:
-        """Return that with a fill-reducing order; None if the factor has too many elements."""
+    def of(cls, curvature: Curvature) -> Self:
+        """Return that with a fill-reducing order.
+
+        ModelError is raised if the factor has so many elements that a run would not end.
+        """
         from scipy import sparse  # importing SciPy takes as long as the package
 
         m = curvature.positions.size
@@ -203,8 +207,14 @@ class KnownSparsity:
         graph = sparse.csc_array(graph + sparse.diags_array(1.0 - graph.sum(axis=0)))
         symmetric = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
         found = sparse.linalg.splu(graph, permc_spec="MMD_AT_PLUS_A", **symmetric)
-        if found.L.nnz - m > _MOST_KNOWN or (found.perm_r != found.perm_c).any():
-            return None
+        n_elements = found.L.nnz - m
+        if n_elements > _MOST_KNOWN:
+            raise ModelError(
+                f"too many variables depend on each other: the Cholesky factor of the second "
+                f"derivatives of {m:,} variables has {n_elements:,} elements, more than "
+                f"{_MOST_KNOWN:,}, and annealing all variables would take days. Use a part of the "
+                "data or fewer levels, or pass a method, as method='smc', and max_time."
+            )
         lower = sparse.csc_array(found.L)
         lower.sort_indices()
         pattern = Pattern(lower.indptr - np.arange(m + 1), np.delete(lower.indices, lower.indptr[:-1]))

@@ -116,10 +116,11 @@ def explore(
 ) -> Survey:
     """Approximate a posterior that is log-concave given its hyperparameters."""
     k, n_dim = hyperparameters.size, posterior.target.n_dim
+    if k > len(_NEAR):
+        return Survey()
     curvature = posterior.target.curvature if n_dim > MOST_DENSE else None
     known = None if curvature is None else KnownSparsity.of(curvature)
-    is_too_large = known is None and (curvature is not None or n_dim > _MOST_MEASURED)
-    if k > len(_NEAR) or (k and is_too_large):
+    if k and known is None and n_dim > _MOST_MEASURED:
         return Survey()
     prior = posterior.draw_prior(max(_PRIOR_DRAWS, n_starts), rng)
     may_be_dense = k == 0 or n_dim <= MOST_DENSE
