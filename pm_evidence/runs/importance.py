@@ -110,8 +110,8 @@ def _forms(target: Any) -> list[Any]:
     second derivatives are zero. Those by the steps of a random walk are not.
     """
     if target.n_dim > MOST_DENSE and isinstance(target, ReparameterisedTarget):
-        options = {"compile_kwargs": target.compile_kwargs, "backend": target.backend}
-        plain: Any = target_of(target.model, **options)
+        kwargs, backend = target.compile_kwargs, target.backend
+        plain: Any = target_of(target.model, compile_kwargs=kwargs, backend=backend)
         if plain.curvature is not None or any(variable.is_walk for variable in target.variables):
             return [plain]
     centred = target.centred()

@@ -217,7 +217,9 @@ class KnownSparsity:
             )
         lower = sparse.csc_array(found.L)
         lower.sort_indices()
-        pattern = Pattern(lower.indptr - np.arange(m + 1), np.delete(lower.indices, lower.indptr[:-1]))
+        pattern = Pattern(
+            lower.indptr - np.arange(m + 1), np.delete(lower.indices, lower.indptr[:-1])
+        )
         at = found.perm_c.astype(np.int64)
         low, high = np.minimum(at[row], at[column]), np.maximum(at[row], at[column])
         place = np.searchsorted(pattern.column * m + pattern.row, low * m + high)

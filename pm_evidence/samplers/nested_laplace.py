@@ -20,7 +20,7 @@ from math import inf, log
 import numpy as np
 from numpy.typing import NDArray
 
-from pm_evidence.core.shape import Shape, learn_shape
+from pm_evidence.core.shape import Shape, SparseShape, learn_shape
 from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.mixture import Component, StudentFit, joined, widened, with_wide
 from pm_evidence.references.nested import MovingLeastSquares, NestedNormal, functions_of
@@ -164,8 +164,7 @@ def _by_lattices(
     if conditional.prior.mean.size <= MOST_DENSE:
         wide = widened(joined(normal, np.exp(log_mass - total)))
     else:
-        n_elements = sum(part.size for part in (normal[0].shape.diagonal, normal[0].shape.below))
-        most = int(np.clip(_ELEMENTS // n_elements, _FEW_SPARSE, _MOST_SPARSE))
+        most = int(np.clip(_ELEMENTS // _n_elements(normal[0].shape), _FEW_SPARSE, _MOST_SPARSE))
         heaviest = np.argsort(-log_mass, kind="stable")[:most]
         normal, log_mass = [normal[i] for i in heaviest], log_mass[heaviest]
         wide = widened(normal[0])
@@ -173,6 +172,13 @@ def _by_lattices(
     nested = with_wide(parts, np.array(log_parts), wide) if parts else reference
     n_peaks = len(regions.lattices)
     return Survey([nested], total, n_peaks, complete=complete, reference=reference)
+
+
+def _n_elements(shape: Shape | SparseShape) -> int:
+    """Return how many elements a factor has."""
+    if isinstance(shape, Shape):
+        return shape.factor.size
+    return shape.diagonal.size + shape.below.size
 
 
 def _log_mass(found: Iterable[tuple["HyperparameterGrid", ConditionalFit]]) -> Floats:

@@ -9,6 +9,7 @@ needed, however many variables there are and however many numbers each of them i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -54,10 +55,13 @@ class Curvature:
 
         None if numbers depend on too many of them, as far as is known.
         """
-        terms, layout = terms_of(target.model, target.layout), target.layout
-        point = layout.split(target.finite_prior_points(1, np.random.SeedSequence(1))[0])
+        layout = target.layout
+        points = target.finite_prior_points(16, np.random.SeedSequence(1))
+        if not len(points):
+            return None
         try:
-            found = _grouped(terms, layout, point, positions)
+            terms = terms_of(target.model, layout)
+            found = _grouped(terms, layout, layout.split(points[0]), positions)
             if found is None:
                 return None
             group, members = found
@@ -71,9 +75,8 @@ class Curvature:
         shapes = [members[k].shape[1:] for k in used]
         flat = [members[k].reshape(len(members[k]), -1) for k in used]
         meetings, row, column = _meetings(np.concatenate(flat, axis=1), positions.size)
-        return cls(
-            layout, lambda *x: program(*x, *arrays), shapes, positions, group, meetings, row, column
-        )
+        numbers = partial(_with_arrays, program, arrays)
+        return cls(layout, numbers, shapes, positions, group, meetings, row, column)
 
     @property
     def n_points(self) -> int:
@@ -116,6 +119,10 @@ class Curvature:
         return np.concatenate(found, axis=1)
 
 
+def _with_arrays(program: Any, arrays: Sequence[Any], *parts: Floats) -> list[Any]:
+    return list(program(*parts, *arrays))
+
+
 def _grouped(
     terms: Terms, layout: Layout, point: Sequence[Any], positions: Indices
 ) -> tuple[Indices, list[Indices]] | None:
@@ -124,7 +131,8 @@ def _grouped(
     Variables that meet belong to different groups. Where the members of a group still meet, they
     are divided.
     """
-    graphs, reading = [term.graph for term in terms.terms], Labelled(dict(zip(terms.parts, point)))
+    graphs = [term.graph for term in terms.terms]
+    reading = Labelled(dict(zip(terms.parts, point, strict=True)))
     m = positions.size
     index = np.full(layout.size, -1)
     index[positions] = np.arange(m)
