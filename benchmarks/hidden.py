@@ -114,7 +114,7 @@ def measure(kind: str, n: int, rows: int, seed: int) -> None:
         best = pe.log_evidence(dt)
         found = f"{best.value:.3f} | {best.mcse:.3f} | {best.status}"
     except pe.ModelError as error:
-        found = f"| | {str(error).split(':')[0]}"
+        found = f"- | - | {str(error).split(':')[0]}"
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{found} | {time.process_time() - started:.0f} | {memory:.1f}")
 

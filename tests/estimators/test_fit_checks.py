@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from pm_evidence.core.records import BlockRecord, Role, RunRecord
+from pm_evidence.estimators import verdicts
 from pm_evidence.estimators.of_run import estimates
 from pm_evidence.estimators.verdicts import (
     MOMENTS_EXCLUDED,
@@ -73,6 +74,17 @@ def test_many_coordinates_are_not_off_by_chance():
     x = np.ones((50, 1))
     assert moment_distance([x, x], x, np.zeros(50)) == 0.0
     assert moment_distance([x + 1.0, x + 1.0], x, np.zeros(50)) == np.inf
+
+
+def test_coordinates_are_read_in_parts(monkeypatch):
+    """The largest distance is that of the last coordinate."""
+    rng = np.random.default_rng(7)
+    x, islands = rng.standard_normal((200, 20)), [rng.standard_normal((30, 20)) for _ in range(4)]
+    for draws in islands:
+        draws[:, -1] += 2.0
+    whole = moment_distance(islands, x, np.zeros(200))
+    monkeypatch.setattr(verdicts, "_COORDINATES", 6)
+    assert whole > 1.0 and moment_distance(islands, x, np.zeros(200)) == pytest.approx(whole)
 
 
 def test_importance_sampling_is_judged():
