@@ -30,7 +30,7 @@ def kept(file: Path, wanted: Mapping[tuple[str, int], tuple[int, Batch]]) -> pd.
         pd.DataFrame(columns=list(COLUMNS)).to_csv(file, index=False)
     found = pd.read_csv(file)
     there = set(zip(found["setting"], found["size"], found["seed"], strict=True))
-    for seed in range(1, 1 + max(n for n, _ in wanted.values())):
+    for seed in range(1, 1 + max((n for n, _ in wanted.values()), default=0)):
         for (setting, size), (n, make) in wanted.items():
             if seed > n or (setting, size, seed) in there:
                 continue

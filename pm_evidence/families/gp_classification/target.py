@@ -371,8 +371,8 @@ class GPClassification(NativeTarget):
         Returns
         -------
         ExpectationPropagation
-            With ``mean``, ``covariance``, ``log_evidence`` and ``converged``. It is not exact, and
-            has no error estimate.
+            With ``mean``, ``covariance``, ``log_evidence``, its second-order correction
+            ``second_order``, and ``converged``. It is not exact, and has no error estimate.
         """
         return self._propagated
 
