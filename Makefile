@@ -34,7 +34,7 @@ SAME_NUMBERS = env $$($(BIN)/python tests/processor.py)
 # loadfile keeps the tests of a file, which share its compiled models, in one process.
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-slow test-docs test-processors golden lint docs notebooks package bench clean
+.PHONY: help demo test test-slow test-docs test-processors golden lint docs notebooks papers package bench clean
 
 help:
 	@echo "make demo       run the examples"
@@ -46,6 +46,7 @@ help:
 	@echo "make lint       check style, types and layers"
 	@echo "make docs       build the documentation into docs/_build/html"
 	@echo "make notebooks  run the notebooks of examples/ and store their outputs"
+	@echo "make papers     make the figures and tables of the papers, or ONLY=NAME"
 	@echo "make package    build wheel and sdist, install each, and run a model with it"
 	@echo "make bench      run the benchmarks"
 	@echo "make clean      remove .venv, builds and caches"
@@ -109,6 +110,10 @@ docs: $(STAMP)
 
 notebooks: $(STAMP)
 	$(BIN)/python examples/run_notebooks.py
+
+# Runs are kept in examples/papers/results, and an interrupted call goes on from them.
+papers: $(STAMP)
+	$(BIN)/python -m examples.papers.stored make examples/papers/results $(if $(ONLY),--only $(ONLY))
 
 package: $(STAMP)
 	rm -rf dist

@@ -119,13 +119,19 @@ def test_tables_hold_every_schedule_with_right_figures(machines, data_folder, tm
 
 
 @pytest.mark.slow
-def test_a_second_machine_does_not_remove_the_first(machines, data_folder, tmp_path):
+def test_runs_go_on_where_they_stopped(machines, data_folder, tmp_path):
+    """Machines and seeds are added to those that are there, which are not run again."""
     options = {"runs": 32, "stages": (40,), "data": data_folder}
-    script.main(machines, tmp_path / "out", names=("pcd20",), **options)
-    table = script.main(machines, tmp_path / "out", names=("cd1_20",), **options)
-    assert set(table.machine) == {"pcd20", "cd1_20"}
-    again = script.main(machines, tmp_path / "out", names=("cd1_20",), **options)
-    assert len(again) == len(table)
+    first = script.main(machines, tmp_path / "out", names=("pcd20",), **options)
+    table = script.main(machines, tmp_path / "out", names=("pcd20", "cd1_20"), seeds=2, **options)
+    pd.testing.assert_frame_equal(table.iloc[: len(first)], first)
+    keys = ["machine", "n_stages", "schedule", "seed"]
+    assert len(table) == 4 * len(first) and not table.duplicated(keys).any()
+    assert not np.allclose(*(table.log_z[table.seed == seed].to_numpy() for seed in (0, 1)))
+    again = script.main(machines, tmp_path / "out", names=("cd1_20",), seeds=2, **options)
+    pd.testing.assert_frame_equal(again, table)
+    shares = pd.read_csv(tmp_path / "out" / "kiwaki2015_path_ess.csv")
+    assert len(shares) == 2 * len(first) * len(script._POINTS)
 
 
 @pytest.mark.slow
@@ -148,4 +154,5 @@ def test_the_page_shows_the_stored_tables(tmp_path):
     text = (ROOT / "docs" / "kiwaki2015.md").read_text(encoding="utf-8")
     assert page.sample_sizes(runs) in text
     assert page.log_z(runs) in text
+    assert page.differences(runs) in text
     assert page.draw(runs, shares, tmp_path / "figure.png").stat().st_size > 10_000

@@ -247,6 +247,11 @@ def texts(found):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the csv files")
-    results = tables(parser.parse_args().tables)
-    print(*draw(results), sep="\n")
+    parser.add_argument("--out", type=Path, default=TABLES, help="folder of the figures")
+    parser.add_argument("--only", type=int, choices=range(1, 6), help="one figure, not all")
+    given = parser.parse_args()
+    results = tables(given.tables)
+    if given.only:
+        results = {given.only: results[given.only]}
+    print(*draw(results, given.out), sep="\n")
     print(*texts(results), sep="\n\n")

@@ -9,8 +9,8 @@ itself, a heat bath on a path that goes round the phase transition.
     python examples/papers/habeck2017/lattices.py potts          # a hundredth of its budget
     python examples/papers/habeck2017/lattices.py potts --paper  # all of it: 2 hours
 
-Both print tables and draw a figure. The Potts runs are stored one by one and not made again, so
-that they may be made in several sittings.
+Both print tables, and write the first one and a figure. The Potts runs are stored one by one and
+not made again, so that they may be made in several sittings.
 """
 
 import argparse
@@ -241,6 +241,7 @@ def ising(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     figure3(shown, table, exact, out / "figure3.png")
+    summary(table, "N").to_csv(out / "figure3.csv", float_format="%.7g")
     return table
 
 
@@ -356,6 +357,7 @@ def potts(
     out.mkdir(parents=True, exist_ok=True)
     reference = PAPER_POTTS if size == SIZE else None
     figure4(table, posteriors, exact, reference, out / "figure4.png")
+    summary(table, "K").to_csv(out / "figure4.csv", float_format="%.7g")
     return table
 
 

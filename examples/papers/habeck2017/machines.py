@@ -6,7 +6,7 @@ Metropolis flips. Reverse paths start from training images after 100 sweeps, as 
 
     python examples/papers/habeck2017/machines.py FOLDER [--paths N] [--quick]
 
-FOLDER receives the figure, and the work of each run, which is not made again.
+FOLDER receives the table, the figure, and the work of each run, which is not made again.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import xarray as xr
-from real_data import mnist, published_rbm
 
 import pm_evidence as pe
+from examples.real_data import mnist, published_rbm
 
 # Number of stages of each kind of run, and in a quick trial.
 STAGES = {"full": (10_000, 100), "marginal": (500, 10)}
@@ -89,7 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         latent: annealed(latent, stages[options.quick], options.paths, options.folder)
         for latent, stages in STAGES.items()
     }
-    print(table(runs).to_string(index=False, float_format="{:.3f}".format))
+    found = table(runs)
+    found.to_csv(options.folder / "habeck2017_figure4c.csv", index=False, float_format="%.6g")
+    print(found.to_string(index=False, float_format="{:.3f}".format))
     for latent, dt in runs.items():
         print(f"{latent}: {dt['work'].attrs['seconds']:.0f} s; the paper: {PAPER[latent]}")
     figure(runs, options.folder / "habeck2017_figure4c.png")

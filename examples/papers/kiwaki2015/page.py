@@ -12,9 +12,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
+from scipy import stats
 
 TABLES = Path(__file__).parents[3] / "docs" / "figures"
 FIGURE = TABLES / "kiwaki2015_sample_sizes.png"
+LEAST = 3  # runs with different seeds, from which differences have an interval
 COLOURS = {"LINEAR": "#333333", "SM08": "#e69f00", "GMS13": "#56b4e9", "VAROPT": "#d55e00"}
 TITLES = {
     "pcd20": "PCD(20)",
@@ -44,23 +46,53 @@ def markdown(header, rows):
 
 
 def sample_sizes(runs):
-    """Return the table of effective sample sizes, in percent of the paths."""
+    """Return the table of effective sample sizes, in percent of the paths.
+
+    Where there are several seeds, a cell has the mean and its standard error.
+    """
     names = list(dict.fromkeys(runs.schedule))
     rows = []
     for machine, title in TITLES.items():
         own = runs[runs.machine == machine]
         for n_stages, group in own.groupby("n_stages"):
-            ess = 100.0 * group.set_index("schedule").ess
-            cells = [f"**{x:.1f}**" if x == ess.max() else f"{x:.1f}" for x in ess[names]]
-            rows.append([title, f"{n_stages:,}", *cells])
-    return markdown(["machine", "K", *names], rows)
+            ess = 100.0 * group.groupby("schedule").ess.agg(["mean", "sem"]).loc[names]
+            cells = [
+                f"{mean:.1f}" + (f" ± {error:.1f}" if error == error else "")
+                for mean, error in zip(ess["mean"], ess["sem"], strict=True)
+            ]
+            best = ess["mean"] == ess["mean"].max()
+            cells = [f"**{x}**" if b else x for x, b in zip(cells, best, strict=True)]
+            rows.append([title, f"{n_stages:,}", f"{group.seed.nunique()}", *cells])
+    return markdown(["machine", "K", "runs", *names], rows)
+
+
+def differences(runs):
+    """Return the table of VAROPT's lead in effective sample size, in percent of the paths.
+
+    Intervals of 95 % are by the t distribution, from differences between runs of the same seed.
+    """
+    others, rows = [name for name in COLOURS if name != "VAROPT"], []
+    for machine, title in TITLES.items():
+        for n_stages, group in runs[runs.machine == machine].groupby("n_stages"):
+            ess = 100.0 * group.pivot(index="seed", columns="schedule", values="ess")
+            if len(ess) < LEAST:
+                continue
+            cells = []
+            for name in others:
+                lead = ess["VAROPT"] - ess[name]
+                low, high = stats.t.interval(0.95, len(lead) - 1, lead.mean(), stats.sem(lead))
+                text = f"{lead.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+                cells.append(f"**{text}**" if low > 0.0 or high < 0.0 else text)
+            rows.append([title, f"{n_stages:,}", f"{len(ess)}", *cells])
+    return markdown(["machine", "K", "runs", *(f"VAROPT - {name}" for name in others)], rows)
 
 
 def log_z(runs):
     """Return the table of log Z at most stages, without decelerations."""
     rows = []
     for machine, title in TITLES.items():
-        group = at_most_stages(runs[runs.machine == machine]).set_index("schedule")
+        first = runs[(runs.machine == machine) & (runs.seed == 0)]
+        group = at_most_stages(first).set_index("schedule")
         exact = group.exact.iloc[0]
         cells = [f"{group.log_z[x]:.2f} ± {group.mcse[x]:.2f}" for x in COLOURS]
         known = "not enumerated" if pd.isna(exact) else f"{exact:.2f}"
@@ -79,6 +111,7 @@ def draw(runs, shares, out=FIGURE):
         on_the_way = at_most_stages(shares[shares.machine == name])
         for schedule, colour in COLOURS.items():
             rows = runs[(runs.machine == name) & (runs.schedule == schedule)]
+            rows = rows.groupby("n_stages", as_index=False).ess.mean()
             steps = on_the_way[on_the_way.schedule == schedule]
             upper.plot(rows.n_stages, rows.ess, "o-", color=colour, label=schedule)
             lower.plot(steps.beta, steps.share, color=colour)
@@ -97,6 +130,8 @@ def draw(runs, shares, out=FIGURE):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the csv files")
-    runs, shares = tables(parser.parse_args().tables)
-    print(draw(runs, shares))
-    print(sample_sizes(runs), log_z(runs), sep="\n\n")
+    parser.add_argument("--out", type=Path, default=FIGURE.parent, help="folder of the figure")
+    given = parser.parse_args()
+    runs, shares = tables(given.tables)
+    print(draw(runs, shares, given.out / FIGURE.name))
+    print(sample_sizes(runs), differences(runs), log_z(runs), sep="\n\n")

@@ -11,8 +11,9 @@ training images for all machines (``--base uniform`` for equal rates). The paper
 reference it has.
 
 Run it with ``python examples/papers/kiwaki2015/schedules.py FOLDER``, where FOLDER holds the six
-files of ``train.py``. All machines and stages take a quarter of an hour of one core; ``--quick``
-takes seconds.
+files of ``train.py``. All machines and stages take a quarter of an hour of one core for each of
+``--seeds``; ``--quick`` takes seconds. Each machine, number of stages and seed is stored when it is
+finished, and is not run again; accumulated sample sizes are stored of the first seed.
 """
 
 import argparse
@@ -61,7 +62,7 @@ def machine(file, train, base="data"):
         )
 
 
-def annealed(rbm, schedule, n_stages, runs):
+def annealed(rbm, schedule, n_stages, runs, seed=0):
     """Return the figures of a run, and the sample sizes of accumulated weights by beta."""
     started = time.perf_counter()
     with warnings.catch_warnings():
@@ -72,7 +73,7 @@ def annealed(rbm, schedule, n_stages, runs):
             method=pe.methods.AIS(n_stages=n_stages, direction="forward"),
             draws=runs,
             target_mcse=None,
-            random_seed=SEED,
+            random_seed=SEED + seed,
             progressbar=False,
         )
     found, work = pe.log_evidence(dt), dt["work"]["forward"].values
@@ -92,7 +93,7 @@ def annealed(rbm, schedule, n_stages, runs):
     return figures, np.interp(_POINTS, beta[1:], shares)
 
 
-def schedules_of(rbm, n_stages, runs):
+def schedules_of(rbm, n_stages, runs, seed=0):
     """Yield name, figures and accumulated sample sizes of every schedule.
 
     A bound that no step of VAROPT exceeds changes nothing; such a run is not repeated.
@@ -103,7 +104,7 @@ def schedules_of(rbm, n_stages, runs):
         if bound is not None and bound * n_stages < 1.0:
             continue  # so many stages do not reach 1
         if bound is None or plain is None or plain[0]["largest_step"] > bound:
-            result = annealed(rbm, schedule, n_stages, runs)
+            result = annealed(rbm, schedule, n_stages, runs, seed)
         else:
             result = plain
         if name == "VAROPT":
@@ -111,70 +112,83 @@ def schedules_of(rbm, n_stages, runs):
         yield name, *result
 
 
-def tables_of(name, rbm, stages, runs, base):
-    """Return the figures of all runs of a machine, and the accumulated sample sizes."""
+def tables_of(name, rbm, n_stages, runs, base, seed=0):
+    """Return the figures of all schedules, and the accumulated sample sizes."""
     rows, on_the_way = [], []
     exact = np.nan
     if rbm.n_hidden <= _LARGEST_ENUMERATED:
         exact = exact_log_z(rbm.W, rbm.visible_bias, rbm.hidden_bias)
-    for n_stages in stages:
-        for schedule, figures, shares in schedules_of(rbm, n_stages, runs):
-            key = {"machine": name, "base": base, "n_stages": n_stages, "schedule": schedule}
-            rows.append({**key, "runs": runs, "exact": exact, **figures})
-            if n_stages == max(stages):
-                on_the_way += [
-                    {**key, "beta": beta, "share": share}
-                    for beta, share in zip(_POINTS, shares, strict=True)
-                ]
-            print(
-                f"{name:9s}{n_stages:7d} {schedule:13s}{figures['log_z']:9.3f} "
-                f"± {figures['mcse']:.3f}  ESS {runs * figures['ess']:4.0f} of {runs}  "
-                f"sd {figures['sd']:.2f}  {figures['seconds']:.1f} s  {figures['status']}",
-                flush=True,
-            )
+    for schedule, figures, shares in schedules_of(rbm, n_stages, runs, seed):
+        key = {"machine": name, "base": base, "n_stages": n_stages, "schedule": schedule}
+        rows.append({**key, "seed": seed, "runs": runs, "exact": exact, **figures})
+        on_the_way += [
+            {**key, "beta": beta, "share": share}
+            for beta, share in zip(_POINTS, shares, strict=True)
+        ]
+        print(
+            f"{name:9s}{n_stages:7d} {schedule:13s}{figures['log_z']:9.3f} "
+            f"± {figures['mcse']:.3f}  ESS {runs * figures['ess']:4.0f} of {runs}  "
+            f"sd {figures['sd']:.2f}  {figures['seconds']:.1f} s  {figures['status']}",
+            flush=True,
+        )
     return pd.DataFrame(rows), pd.DataFrame(on_the_way)
 
 
 def best(table):
     """Return the schedule of the largest sample size for each machine at most stages."""
     last = table[table.n_stages == table.groupby("machine").n_stages.transform("max")]
+    last = last.groupby(["machine", "schedule"], as_index=False, sort=False).ess.mean()
     return last.loc[last.groupby("machine").ess.idxmax()].set_index("machine").schedule
 
 
-def main(folder, out=RESULTS, *, names=MACHINES, runs=None, stages=None, base="data", data=None):
+def main(
+    folder, out=RESULTS, *, names=MACHINES, runs=None, stages=None, base="data", seeds=1, data=None
+):
     """Anneal the machines in ``folder``, write both tables to ``out``, and return the first.
 
-    Rows of other machines and numbers of stages that the files hold already are kept.
+    What the files hold already is kept, and not run again. Seeds come one after the other, so that
+    all cells of the tables have about as many of them.
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
+    files = out / "kiwaki2015_schedules.csv", out / "kiwaki2015_path_ess.csv"
     train, _ = mnist(data)
-    for name in names:
-        rbm = machine(Path(folder) / f"{name}.npz", train, base)
-        kind = 20 if rbm.n_hidden <= _LARGEST_ENUMERATED else 500
-        found = tables_of(name, rbm, stages or STAGES[kind], runs or RUNS[kind], base)
-        table = merged(out / "kiwaki2015_schedules.csv", found[0])
-        merged(out / "kiwaki2015_path_ess.csv", found[1])
+    rbms = {name: machine(Path(folder) / f"{name}.npz", train, base) for name in names}
+    for seed in range(seeds):
+        for name, rbm in rbms.items():
+            kind = 20 if rbm.n_hidden <= _LARGEST_ENUMERATED else 500
+            own = stages or STAGES[kind]
+            for n_stages in own:
+                if is_there(files[0], name, base, n_stages, seed):
+                    continue
+                found = tables_of(name, rbm, n_stages, runs or RUNS[kind], base, seed)
+                appended(files[0], found[0])
+                if seed == 0 and n_stages == max(own):
+                    appended(files[1], found[1])
+    table = pd.read_csv(files[0])
     print(f"\nlargest sample size at most stages\n{best(table[table.base == base]).to_string()}")
     return table
 
 
-def merged(file, rows):
-    """Write rows to a file, in which they replace those of the same machine, base and stages."""
-    if file.is_file():
-        old = pd.read_csv(file)
-        same = (old.machine == rows.machine.iloc[0]) & (old.base == rows.base.iloc[0])
-        same &= old.n_stages.isin(rows.n_stages)
-        rows = pd.concat([old[~same], rows], ignore_index=True)
-    rows.to_csv(file, index=False, float_format="%.5g")
-    return pd.read_csv(file)
+def is_there(file, *key):
+    """Return whether a file holds rows of a machine, base, number of stages and seed."""
+    if not file.is_file():
+        return False
+    columns = pd.read_csv(file)[["machine", "base", "n_stages", "seed"]]
+    return bool((columns == list(key)).all(axis=1).any())
+
+
+def appended(file, rows):
+    """Append rows to a file."""
+    rows.to_csv(file, mode="a", header=not file.is_file(), index=False, float_format="%.5g")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder of the parameters")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
-    parser.add_argument("--only", choices=MACHINES, help="one machine, not all")
+    parser.add_argument("--only", nargs="+", choices=MACHINES, default=list(MACHINES))
+    parser.add_argument("--seeds", type=int, default=1, help="number of repetitions")
     parser.add_argument("--runs", type=int, help="number of paths")
     parser.add_argument("--stages", type=int, nargs="+", help="numbers of stages")
     parser.add_argument("--base", choices=("data", "uniform"), default="data")
@@ -183,7 +197,8 @@ if __name__ == "__main__":
     main(
         arguments.folder,
         arguments.out,
-        names=MACHINES if arguments.only is None else (arguments.only,),
+        names=arguments.only,
+        seeds=arguments.seeds,
         runs=64 if arguments.quick else arguments.runs,
         stages=(400,) if arguments.quick else arguments.stages,
         base=arguments.base,

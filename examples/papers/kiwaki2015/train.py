@@ -101,7 +101,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder of the parameters")
     parser.add_argument("--quick", action="store_true", help="one update in 500")
-    parser.add_argument("--only", choices=list(SETTINGS), help="one machine, not all")
+    parser.add_argument("--only", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--missing", action="store_true", help="those whose file is not there")
     arguments = parser.parse_args()
-    some = tuple(SETTINGS) if arguments.only is None else (arguments.only,)
+    some = arguments.only
+    if arguments.missing:
+        some = [name for name in some if not (arguments.out / f"{name}.npz").is_file()]
     main(arguments.out, quick=arguments.quick, names=some)
