@@ -107,6 +107,7 @@ def test_machines_are_trained_once(tmp_path, data_folder):
 def test_figure_1_in_its_quick_mode(tmp_path, data_folder, capsys):
     figure1.main([str(tmp_path), "--quick", "--data", str(data_folder)])
     table = pd.read_csv(tmp_path / "carlson2016_figure1.csv")
+    assert list(table) == list(pd.read_csv(page.TABLES / "carlson2016_figure1.csv"))
     assert set(table.variant) == set(figure1.VARIANTS) and table.k.max() == 20
     assert "exact log Z" in capsys.readouterr().out
     assert page.of_iterations(table).count("\n") == 1 + figure1.N_ITERATIONS
@@ -117,6 +118,7 @@ def test_figure_2_in_its_quick_mode(tmp_path, capsys):
     """MBAR and RTS find that log Z is 0; the Riemann sum with ten temperatures is nats off."""
     figure2.main([str(tmp_path), "--quick"])
     table = pd.read_csv(tmp_path / "carlson2016_figure2.csv")
+    assert list(table) == list(pd.read_csv(page.TABLES / "carlson2016_figure2.csv"))
     last = table[table.n_samples == 4000].set_index("estimator").rmse
     assert last[["RTS", "MBAR"]].max() < 0.5 < 1.0 < last["TI Riemann"]
     printed = capsys.readouterr().out
@@ -141,6 +143,7 @@ def test_figure_3_in_its_quick_mode(tmp_path, data_folder, capsys):
     arguments = [str(tmp_path), "--quick", "--data", str(data_folder)]
     figure3.main(arguments)
     table = pd.read_csv(tmp_path / "carlson2016_figure3.csv")
+    assert list(table) == list(pd.read_csv(page.TABLES / "carlson2016_figure3.csv"))
     assert set(table.method) == {"ais", "raise", "rts", "rts_all"}
     assert (table.truth_error < 0.1).all() and (table.rmse < 0.2).all()
     printed = capsys.readouterr().out.splitlines()
@@ -153,6 +156,7 @@ def test_figure_3_in_its_quick_mode(tmp_path, data_folder, capsys):
 def test_figure_4_in_its_quick_mode(tmp_path, data_folder):
     figure4.main([str(tmp_path), "--quick", "--data", str(data_folder)])
     table = pd.read_csv(tmp_path / "carlson2016_figure4.csv")
+    assert list(table) == list(pd.read_csv(page.TABLES / "carlson2016_figure4.csv"))
     assert set(table.n_temperatures) == set(figure4.QUICK.n_temperatures)
     assert np.ptp(table.whole) < 0.5  # both numbers of temperatures give the same log Z
     rmse = table.set_index(["n_temperatures", "estimator"]).rmse
@@ -226,6 +230,7 @@ def test_script_compares_and_the_page_draws(data_folder, tmp_path, capsys):
     stored = script.saved(tmp_path / "tracking_quick.npz", None, None, script.QUICK)
     points = script.comparison(stored, train, validation, script.QUICK)
     np.testing.assert_array_equal(points["update"], stored["update"])
+    assert list(points) == list(pd.read_csv(page.TABLES / "carlson2016_figure5.csv"))
     table = points.dropna()
     np.testing.assert_array_equal(table["update"], [0, 20, 40])
     assert page.of_tracking(points).count("\n") == 4

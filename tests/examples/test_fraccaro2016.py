@@ -20,6 +20,9 @@ FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 def test_quick_runs_agree_with_expectation_propagation(data_folder, tmp_path, capsys):
     """90 digits of both classes, on which EP is close; a second call makes no run again."""
     figure2.main([str(tmp_path), "--quick"])
+    for end in ("", "_compared", "_runs"):
+        name = f"fraccaro2016_figure2{end}.csv"
+        assert list(pd.read_csv(tmp_path / name)) == list(pd.read_csv(FIGURES / name))
     found = pd.read_csv(tmp_path / "fraccaro2016_figure2.csv").set_index("setting")
     assert (tmp_path / "fraccaro2016_figure2.png").stat().st_size > 10_000
     inputs, labels = (values[361:451] for values in usps()[:2])

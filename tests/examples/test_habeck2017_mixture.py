@@ -6,6 +6,7 @@ import pytest
 
 import pm_evidence as pe
 from examples.papers.habeck2017 import mixture
+from examples.papers.stored import FIGURES
 from pm_evidence.targets.model.target import PyMCTarget
 
 
@@ -40,6 +41,7 @@ def test_it_runs(tmp_path, data_folder):
     arguments += ["--data", str(data_folder)]
     mixture.main(arguments)
     table = pd.read_csv(tmp_path / "habeck2017_mixture.csv")
+    assert list(table) == list(pd.read_csv(FIGURES / "habeck2017_mixture.csv"))
     assert table["way"].tolist() == ["resample-move", "paths", "paths", "paths"] * 2
     assert (np.abs(table["log_evidence"].iloc[[4, 6]] + 226.58) < 2.0).all()
     assert (tmp_path / "habeck2017_mixture_probability.png").stat().st_size > 1000

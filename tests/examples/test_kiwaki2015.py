@@ -114,6 +114,8 @@ def test_tables_hold_every_schedule_with_right_figures(machines, data_folder, tm
     assert (table.ess.between(1.0 / 64.0, 1.0)).all()
     assert table.set_index("schedule").largest_step["VAROPT 0.009"] <= 0.009 * (1.0 + 1e-4)
     shares = pd.read_csv(out / "kiwaki2015_path_ess.csv")
+    for made, kind in ((table, "schedules"), (shares, "path_ess")):
+        assert list(made) == list(pd.read_csv(page.TABLES / f"kiwaki2015_{kind}.csv"))
     last = shares[shares.beta == 1.0].set_index("schedule").share
     assert last.to_numpy() == pytest.approx(table.set_index("schedule").ess.to_numpy(), rel=1e-3)
 

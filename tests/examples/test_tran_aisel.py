@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from examples.papers.stored import FIGURES
 from examples.papers.tran_aisel import efficiency
 from pm_evidence.core.contracts import Plan
 from pm_evidence.samplers.aisel import tau_of
@@ -147,6 +148,7 @@ def test_script_prints_and_draws(tmp_path, capsys):
     assert "tau = 0.0" in out and "relative" in out
     assert set(tables["normal"]["way"]) == set(efficiency.WAYS)
     stored = pd.read_csv(tmp_path / "tran_efficiency.csv")
+    assert list(stored) == list(pd.read_csv(FIGURES / "tran_efficiency.csv"))
     assert stored["relative"].to_numpy() == pytest.approx(
         tables["normal"]["relative"].to_numpy(), rel=1e-3
     )
