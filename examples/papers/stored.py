@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
 RECORD = FIGURES / "papers.json"
 PAGE = ROOT / "docs" / "papers.md"
-HEADER = "| figure | command | minutes | script |"
+HEADER = "| figure | NAME | minutes | script |"
 MNIST, MACHINE = "mnist/mnist_bits.npz", "rbm_cd25/mnistvh_CD25.npz"
 
 

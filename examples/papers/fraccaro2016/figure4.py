@@ -122,9 +122,14 @@ def made(
 def figure(found: pd.DataFrame, path: Path) -> None:
     """Draw means with bars of one standard deviation, and standard deviations, against time."""
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
-    drawn, axes = plt.subplots(2, 2, figsize=(9.0, 7.0), layout="constrained", sharex="col")
-    for column, name in enumerate(MACHINES):
+    names = [name for name in MACHINES if found["setting"].str.startswith(name).any()]
+    size = 0.5 + 4.5 * len(names), 7.0
+    drawn, axes = plt.subplots(
+        2, len(names), figsize=size, layout="constrained", sharex="col", squeeze=False
+    )
+    for column, name in enumerate(names):
         for method, colour in COLOURS.items():
             rows = found[found["setting"] == f"{name} {method}"]
             if rows.empty:
@@ -138,14 +143,30 @@ def figure(found: pd.DataFrame, path: Path) -> None:
         axes[0, column].set(xscale="log", title=name.upper(), ylabel="log mean of Z (nats)")
         axes[1, column].set(
             xscale="log",
-            yscale="log",
             xlabel="processor seconds of a run",
             ylabel="sd of log Z (nats)",
+            ylim=(0.0, None),
         )
+        axes[1, column].xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes[1, column].xaxis.set_major_formatter("{x:g}")
+        axes[1, column].xaxis.set_minor_formatter(NullFormatter())
     handles, labels = axes[0, 0].get_legend_handles_labels()
     drawn.legend(handles, labels, loc="outside upper center", ncols=len(labels))
     drawn.savefig(path, dpi=100)
     plt.close(drawn)
+
+
+def compared_all(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return comparisons at equal numbers of particles, and with AIS of most stages."""
+    methods = ("arm", "rm"), ("anticipate", "rm"), ("anticipate", "arm")
+    pairs = [(f"{name} {a}", f"{name} {b}") for name in MACHINES for a, b in methods]
+    parts = [comparisons(rows, pairs)]
+    ais = rows["setting"].str.endswith(" ais") & (rows["size"] == max(STAGES))
+    for size in rows["size"][~rows["setting"].str.endswith(" ais")].unique():
+        moved = rows.assign(size=rows["size"].mask(ais, size))
+        moved = moved[moved["size"] == size]
+        parts.append(comparisons(moved, [(f"{name} arm", f"{name} ais") for name in MACHINES]))
+    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -163,12 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     sizes = options.particles, options.runs, options.quick, options.data, options.machines
     rows = made(options.folder, options.methods, *sizes)
-    pairs = [
-        (f"{name} {better}", f"{name} {worse}")
-        for name in MACHINES
-        for better, worse in (("arm", "rm"), ("anticipate", "rm"), ("anticipate", "arm"))
-    ]
-    found, compared = summary(rows), comparisons(rows, pairs)
+    found, compared = summary(rows), compared_all(rows)
     found.to_csv(options.folder / f"{NAME}.csv", index=False, float_format="%.5g")
     compared.to_csv(options.folder / f"{NAME}_compared.csv", index=False, float_format="%.4g")
     print(found.to_string(index=False))
