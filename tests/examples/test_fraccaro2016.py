@@ -1,5 +1,6 @@
 """Fraccaro et al. (2016): runs are kept, agree with each other, and are tabulated and drawn."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -76,13 +77,20 @@ def test_intervals_hold_the_ratio_of_variances():
     assert verdicts.count(("shown", "not decidable")) > 170
 
 
-@pytest.mark.parametrize("name", ["fraccaro2016_figure2", "fraccaro2016_figure2_100_points"])
-def test_stored_tables_follow_from_the_stored_runs(name):
+@pytest.mark.parametrize(
+    ("name", "compare"),
+    [
+        ("fraccaro2016_figure2", partial(runs.comparisons, pairs=figure2.PAIRS)),
+        ("fraccaro2016_figure2_100_points", partial(runs.comparisons, pairs=figure2.PAIRS)),
+        ("fraccaro2016_figure4", figure4.compared_all),
+    ],
+)
+def test_stored_tables_follow_from_the_stored_runs(name, compare):
     """The page would show numbers that the script does not make."""
     stored = pd.read_csv(FIGURES / f"{name}.csv")
     kept = pd.read_csv(FIGURES / f"{name}_runs.csv")
     pd.testing.assert_frame_equal(stored, runs.summary(kept), rtol=1e-4, check_dtype=False)
-    compared = runs.comparisons(kept, figure2.PAIRS)
+    compared = compare(kept)
     stored = pd.read_csv(FIGURES / f"{name}_compared.csv")
     pd.testing.assert_frame_equal(stored, compared, rtol=1e-3, check_dtype=False)
 
