@@ -222,14 +222,14 @@ class PlateProgram:
         return evaluated if evaluated.n_numbers < _LESS_WORK * self._each.n_numbers else None
 
     def _agrees(self, common: _Evaluated, node: Floats) -> bool:
-        """Return whether the densities at a common node are those of the elements themselves."""
+        """Return whether the densities of all elements at a common node are their own ones."""
         x = np.zeros((1, self.layout.size))
         for variable, value in zip(self.layout.variables, self._fixed, strict=True):
             x[:, variable.positions] = value.reshape(1, -1)
         apart = self._values(self._each, x, np.repeat(node, self.plate.n_elements, axis=2))
-        together = self._values(common, x, node)
+        together = self._values(common, x, node)[..., self.same]
         is_known = ~np.isnan(together)  # others are never taken from the common program
-        return bool(np.allclose(together[is_known], apart[..., self.first][is_known], 1e-6, 1e-6))
+        return bool(np.allclose(together[is_known], apart[is_known], 1e-6, 1e-6))
 
     def _place(self, model: pm.Model, structure: Structure) -> None:
         """Make the program of the locations and scales of the priors of the coordinates."""

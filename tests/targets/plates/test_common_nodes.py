@@ -165,3 +165,39 @@ def _beside_zeros():
 def test_elements_that_are_taken_by_their_position_have_own_nodes(build):
     found, exact = _total(build)
     assert found == pytest.approx(exact, abs=1e-5)
+
+
+# Ways to write ``factor * mu[taken] + shift``
+TAKEN = {
+    "slices": (
+        lambda mu: pt.concatenate([2 * mu[:2], mu[2:] - 1]),
+        (np.arange(6), [2, 2, 1, 1, 1, 1], [0, 0, -1, -1, -1, -1]),
+    ),
+    "reversed": (lambda mu: mu[::-1] * np.arange(6), (np.arange(6)[::-1], np.arange(6), 0)),
+    "rolled": (lambda mu: pt.roll(mu, 1), (np.roll(np.arange(6), 1), 1, 0)),
+    "a matrix": (lambda mu: mu.reshape((2, 3)).T.ravel(), ([0, 3, 1, 4, 2, 5], 1, 0)),
+    "every second": (
+        lambda mu: pt.concatenate([mu[::2], 3 * mu[1::2]]),
+        ([0, 2, 4, 1, 3, 5], [1, 1, 1, 3, 3, 3], 0),
+    ),
+    "one is replaced": (
+        lambda mu: pt.set_subtensor(mu[0], 0.3),
+        (np.arange(6), [0, 1, 1, 1, 1, 1], [0.3, 0, 0, 0, 0, 0]),
+    ),
+    "some": (lambda mu: mu[np.arange(6) % 3 > 0], ([1, 2, 4, 5], 1, 0)),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_ways_to_take_elements_give_the_same_density(name):
+    """Elements may differ by their position although their data are the same."""
+    taken, (index, factor, shift) = TAKEN[name]
+    found = []
+    for of in (taken, lambda mu: mu[np.array(index)] * np.array(factor) + np.array(shift)):
+        with pm.Model() as model:
+            scale, base = pm.HalfNormal("scale", 1), pm.Normal("base", 0, 1)
+            mu = pm.StudentT("mu", nu=4, mu=0.2, sigma=scale, shape=6)
+            answers = [1, 0, 1, 1, 0, 0][: len(index)]
+            pm.Bernoulli("y", logit_p=of(mu) + base, observed=answers)
+        found.append(PlateTarget(model).evaluate(np.array([[-0.2, 0.4]])).log_density.sum())
+    assert found[0] == pytest.approx(found[1], abs=1e-5)
