@@ -151,7 +151,7 @@ def figure(found: pd.DataFrame, path: Path) -> None:
         axes[1, column].xaxis.set_major_formatter("{x:g}")
         axes[1, column].xaxis.set_minor_formatter(NullFormatter())
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    drawn.legend(handles, labels, loc="outside upper center", ncols=3)
     drawn.savefig(path, dpi=100)
     plt.close(drawn)
 
