@@ -195,7 +195,7 @@ class KnownSparsity:
     def of(cls, curvature: Curvature) -> Self:
         """Return that with a fill-reducing order.
 
-        ModelError is raised if the factor has so many elements that a run would not end.
+        ModelError is raised if the factor has too many elements.
         """
         from scipy import sparse  # importing SciPy takes as long as the package
 
@@ -212,8 +212,9 @@ class KnownSparsity:
             raise ModelError(
                 f"too many variables depend on each other: the Cholesky factor of the second "
                 f"derivatives of {m:,} variables has {n_elements:,} elements, more than "
-                f"{_MOST_KNOWN:,}, and annealing all variables would take days. Use a part of the "
-                "data or fewer levels, or pass a method, as method='smc', and max_time."
+                f"{_MOST_KNOWN:,}, which is too much for their approximation. Use a part of the "
+                "data or fewer levels, or anneal all variables, which may take hours: pass "
+                "method=pe.methods.SMC() and max_time."
             )
         lower = sparse.csc_array(found.L)
         lower.sort_indices()

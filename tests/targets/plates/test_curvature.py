@@ -110,5 +110,5 @@ def test_factors(model):
 def test_factors_that_are_too_large(monkeypatch):
     monkeypatch.setattr(conditional, "_MOST_KNOWN", 100)
     curvature = PyMCTarget(crossed((40, 30), 300), backend="numpy").curvature
-    with pytest.raises(ModelError, match=r"71 variables has .* elements, more than 100"):
+    with pytest.raises(ModelError, match=r"71 variables has .* more than 100.*methods\.SMC\(\)"):
         KnownSparsity.of(curvature)
