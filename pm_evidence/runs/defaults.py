@@ -333,10 +333,11 @@ def plate_target(
     """Return the target of a model whose local variables are integrated, or None.
 
     ``problem`` is why other arguments do not allow it. Discrete variables are summed whenever they
-    can be. Where the user leaves the route open, continuous ones are integrated, with two
-    exceptions: parameters of the prior of global variables, and elements that need nodes of their
-    own, or leave many global variables, where an approximation of the posterior of all variables is
-    known, which then takes less time. All this is known before the run.
+    can be. Where the user leaves the route open, continuous ones are integrated, with three
+    exceptions: parameters of the prior of global variables; elements of which only a part of the
+    coordinates could be integrated; and elements that need nodes of their own, or leave many global
+    variables, where an approximation of the posterior of all variables is known. Runs without
+    integrals then take less time. All this is known before the run.
     """
     if marginalise is False:
         return None
@@ -345,8 +346,9 @@ def plate_target(
             structure = structure_of_model(model)
             of_sums = any(plate.rule != "quadrature" for plate in structure.plates)
             needed = marginalise is True or of_sums
+            pays = open_routes and not structure.companions
             if structure.plates and (
-                needed or (open_routes and not has_global_children(model, structure))
+                needed or (pays and not has_global_children(model, structure))
             ):
                 target: Any = target_of(model, marginalise=True, backend="numpy")
                 is_small = structure.layout.size <= _MOST_APPROXIMATED and not target.is_cheap

@@ -252,6 +252,17 @@ def horseshoe():
     return model
 
 
+def thresholds_and_slopes():
+    """Given both, persons are independent, but two coordinates are not integrated."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        threshold = pm.Normal("threshold", 0, scale, shape=5)
+        slope = pm.Normal("slope", 0, 0.5, shape=5)
+        logit_p = pt.exp(slope)[:, None] * (np.linspace(-2.0, 2.0, 6) - threshold[:, None])
+        pm.Binomial("y", 5, logit_p=logit_p, observed=np.arange(30).reshape(5, 6) % 6)
+    return model
+
+
 @pytest.mark.parametrize(
     ("build", "integrated"),
     [
@@ -260,6 +271,7 @@ def horseshoe():
         (lambda: counts_with_a_covariate(heavy=True), True),  # no approximation is known
         (lambda: counts_with_a_covariate(heavy=False), False),
         (horseshoe, False),
+        (thresholds_and_slopes, False),
         (SYSTEMS["gaussian_shells"].build, False),  # nothing is local
     ],
 )

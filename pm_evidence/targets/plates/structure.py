@@ -60,6 +60,9 @@ class Structure:
     # For each term, the plate and the element that each of its numbers belongs to, as the number of
     # the element over all plates; -1 for numbers that belong to none
     labels: list[Labels]
+    # Names of global variables whose elements belong to those that are integrated, each of which
+    # would have a few coordinates more
+    companions: tuple[str, ...] = ()
 
     @property
     def local(self) -> tuple[str, ...]:
@@ -85,21 +88,23 @@ def structure_of(model: pm.Model, layout: Layout, point: Sequence[Any]) -> Struc
         if isinstance(model.rvs_to_transforms[model.free_RVs[k]], CircularTransform):
             reasons[variable.name] = "its values lie on a circle, not on a line"
             continue
-        plates, why = reading.plates([k])
+        plates, why, _ = reading.plates([k])
         if why:
             reasons[variable.name] = why
         else:
             found.append((-sum(plate.n_elements for plate in plates), k))
-    chosen = list[int]()
+    chosen, companions = list[int](), list[str]()
     for _, k in sorted(found):
-        _, why = reading.plates([*chosen, k])
+        _, why, largest = reading.plates([*chosen, k])
         if why:
             with_those = ", ".join(layout.variables[c].name for c in chosen)
             reasons[layout.variables[k].name] = f"given {with_those}: {why}"
+            companions += [layout.variables[k].name] if 1 < largest <= MOST_NORMAL else []
         else:
             chosen.append(k)
-    plates, _ = reading.plates(chosen) if chosen else ((), "")
-    return Structure(layout, plates, reasons, terms, reading.labels_of(plates, chosen))
+    plates = reading.plates(chosen)[0] if chosen else ()
+    labels = reading.labels_of(plates, chosen)
+    return Structure(layout, plates, reasons, terms, labels, tuple(companions))
 
 
 def structure_of_model(model: pm.Model) -> Structure:
@@ -135,13 +140,16 @@ class _Reading:
             for rv, variable in zip(model.free_RVs, layout.variables, strict=True)
         ]
 
-    def plates(self, chosen: Sequence[int]) -> tuple[tuple[Plate, ...], str]:
-        """Return the plates if some variables are local, or why one of them cannot be."""
+    def plates(self, chosen: Sequence[int]) -> tuple[tuple[Plate, ...], str, int]:
+        """Return the plates if some variables are local, or why one of them cannot be.
+
+        The last number is that of the coordinates of the largest element.
+        """
         _, pairs, where = self._labels(chosen)
         variables = [self.layout.variables[k] for k in chosen]
         positions = self.layout.positions_of(variables)
         if not positions.size:
-            return (), "it has no elements"
+            return (), "it has no elements", 0
         member = self._members(pairs, positions)
         owner = np.repeat(np.arange(len(variables)), [v.size for v in variables])
         n_coordinates = np.bincount(member)
@@ -152,20 +160,20 @@ class _Reading:
         log_states = np.bincount(member, np.log(states))
         largest = int(n_coordinates.max())
         if len(n_coordinates) < FEWEST:
-            return (), self._why(pairs, where, len(positions))
+            return (), self._why(pairs, where, len(positions)), 0
         unbounded = discrete & np.isinf(states)
         is_normal = n_continuous.max() > 1 and self._is_normal(chosen, n_coordinates)
         if (n_continuous > (MOST_NORMAL if is_normal else MOST_CONTINUOUS)).any():
-            return (), self._why(pairs, where, len(positions), largest)
+            return (), self._why(pairs, where, len(positions), largest), largest
         mixed = (n_continuous > 0) & (np.bincount(member, discrete) > 0)
         if mixed.any():
-            return (), "discrete and continuous coordinates meet in an element"
+            return (), "discrete and continuous coordinates meet in an element", 0
         alone = n_coordinates[member] == 1
         if (unbounded & ~alone).any() or (unbounded & np.isinf(low)).any():
-            return (), "its values have no bound"
+            return (), "its values have no bound", 0
         bounded = np.where(np.isinf(log_states), 0.0, log_states)
         if np.exp(bounded.max()) > MOST_STATES:
-            return (), f"an element has {np.exp(bounded.max()):.0f} values"
+            return (), f"an element has {np.exp(bounded.max()):.0f} values", 0
         kinds = dict[Any, list[NDArray[np.int64]]]()
         order = np.argsort(member, kind="stable")
         for rows in np.split(order, np.cumsum(n_coordinates)[:-1]):
@@ -182,7 +190,7 @@ class _Reading:
             )
             for (owners, rule), rows in kinds.items()
         )
-        return plates, ""
+        return plates, "", largest
 
     def _is_normal(self, chosen: Sequence[int], n_coordinates: NDArray[np.int64]) -> bool:
         """Return whether elements, all of the same size, have normal densities given the others."""
