@@ -32,6 +32,7 @@ from pm_evidence.runs.anneal import finished, in_best_coordinates
 from pm_evidence.runs.references import small_run
 from pm_evidence.runs.rounds import (
     EVALUATIONS_EACH,
+    WORTH_SAYING,
     Found,
     Growth,
     Run,
@@ -210,8 +211,10 @@ def importance_route(run: Run, target: Any, least_draws: int = 0) -> Found:
 
     found = Found(target, record, "importance", seconds_each=seconds)
     fits = Fits(run, bridging, Role.FORWARD)
-    with run.display.working("Survey and fit"):
-        found = _refined(fits, found, target_mcse, too_late)
+    n_surveyed = _ALL_OF_SURVEY * costs.survey
+    if seconds * n_surveyed < WORTH_SAYING or not too_late(n_surveyed):
+        with run.display.working("Survey and fit"):
+            found = _refined(fits, found, target_mcse, too_late)
     blocks = found.record.of(Role.FORWARD)
     found = replace(found, certified=is_good(blocks))
     if found.certified and least_draws > _log_weight(blocks).size:

@@ -159,7 +159,8 @@ EVALUATIONS_EACH = 70
 # The share of ``max_time`` that the first round is to take, so that what it shows can be used.
 _SHARE_OF_FIRST = 0.5
 # A run that will take longer than its ``max_time`` says so at its start if it is longer than this.
-_WORTH_SAYING = 10.0
+# A survey that will take longer than both is left out.
+WORTH_SAYING = 10.0
 # An evaluation is timed at so many prior draws, or until this share of ``max_time`` has passed.
 _TIMED, _SHARE_OF_TIMING = 5, 0.1
 
@@ -189,7 +190,7 @@ class Limits:
     def warn_of(self, n_evaluations: float, seconds: float) -> None:
         """Warn if the least first round is expected to take longer than ``max_time``."""
         expected = n_evaluations * seconds
-        if expected > max(self.max_time, _WORTH_SAYING):
+        if expected > max(self.max_time, WORTH_SAYING):
             warn(
                 f"max_time={self.max_time:g} is too short: an evaluation of the model takes "
                 f"{seconds:.2g} s, and the smallest run needs some {n_evaluations:,.0f} of them, "

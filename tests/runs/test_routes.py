@@ -19,6 +19,7 @@ import pm_evidence as pe
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.records import Role, Status
 from pm_evidence.estimators.of_run import estimates
+from pm_evidence.runs import importance
 from pm_evidence.runs import routes as module
 from pm_evidence.runs.anneal import anneal_moved
 from pm_evidence.runs.defaults import plate_target
@@ -109,6 +110,14 @@ def test_time_ends_the_routes(heavy_tailed):
     facts, routes = facts_of(dt)
     assert list(routes) == ["importance"] and facts["stopped_by"] == "max_time"
     assert pe.log_evidence(dt).status != "ok"
+
+
+def test_a_survey_that_would_take_too_long_is_left_out(model, monkeypatch):
+    monkeypatch.setattr(importance, "WORTH_SAYING", 0.0)
+    dt = sampled(model, max_time=1e-6)
+    assert facts_of(dt)[0]["stopped_by"] == "max_time"
+    assert pe.log_evidence(dt).status != "ok"
+    assert dt.posterior.attrs["drawn_from"] != "importance"
 
 
 @pytest.mark.slow
