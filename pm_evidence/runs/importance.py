@@ -141,6 +141,9 @@ _LEAST_SURVEY = 0.05
 # Where evaluations are dear, the run is as small as that for a larger error, up to the least run.
 # Survey and probes cost this multiple of the budget in gradients.
 _COARSER, _LEAST_RUN, _ALL_OF_SURVEY = 1.25, 0.05, 1.5
+# Evaluations that second derivatives at peaks and along ridges take for each dimension: a latent
+# Gaussian process of 322 variables takes some 100.
+_OF_CURVATURES = 100
 # How often a density is fitted again, to the draws from the one before. The new draws are meant to
 # be worth this many independent ones for each dimension, and the next number at most; bounds of
 # their number in relation to the present one. A fit to draws from a fit repeats what the first has
@@ -211,7 +214,7 @@ def importance_route(run: Run, target: Any, least_draws: int = 0) -> Found:
 
     found = Found(target, record, "importance", seconds_each=seconds)
     fits = Fits(run, bridging, Role.FORWARD)
-    n_surveyed = _ALL_OF_SURVEY * costs.survey
+    n_surveyed = _ALL_OF_SURVEY * costs.survey + _OF_CURVATURES * target.n_dim
     if seconds * n_surveyed < WORTH_SAYING or not too_late(n_surveyed):
         with run.display.working("Survey and fit"):
             found = _refined(fits, found, target_mcse, too_late)
