@@ -143,7 +143,8 @@ class _Reading:
     def plates(self, chosen: Sequence[int]) -> tuple[tuple[Plate, ...], str, int]:
         """Return the plates if some variables are local, or why one of them cannot be.
 
-        The last number is that of the coordinates of the largest element.
+        The last number is that of the coordinates of the largest element, 0 if there is another
+        reason than their number.
         """
         _, pairs, where = self._labels(chosen)
         variables = [self.layout.variables[k] for k in chosen]
