@@ -261,14 +261,14 @@ def horseshoe():
     return model
 
 
-def thresholds_and_slopes():
+def thresholds_and_slopes(n=5):
     """Given both, persons are independent, but two coordinates are not integrated."""
     with pm.Model() as model:
         scale = pm.HalfNormal("scale", 1)
-        threshold = pm.Normal("threshold", 0, scale, shape=5)
-        slope = pm.Normal("slope", 0, 0.5, shape=5)
+        threshold = pm.Normal("threshold", 0, scale, shape=n)
+        slope = pm.Normal("slope", 0, 0.5, shape=n)
         logit_p = pt.exp(slope)[:, None] * (np.linspace(-2.0, 2.0, 6) - threshold[:, None])
-        pm.Binomial("y", 5, logit_p=logit_p, observed=np.arange(30).reshape(5, 6) % 6)
+        pm.Binomial("y", 5, logit_p=logit_p, observed=np.arange(6 * n).reshape(n, 6) % 6)
     return model
 
 
@@ -281,6 +281,7 @@ def thresholds_and_slopes():
         (lambda: counts_with_a_covariate(heavy=False), False),
         (horseshoe, False),
         (thresholds_and_slopes, False),
+        (lambda: thresholds_and_slopes(100), True),  # too many to be sampled together
         (SYSTEMS["gaussian_shells"].build, False),  # nothing is local
     ],
 )
