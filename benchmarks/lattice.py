@@ -16,11 +16,10 @@ import numpy as np
 
 from pm_evidence.core.contracts import Plan
 from pm_evidence.core.random import next_word, streams
-from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath, SpinMetropolis
 from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
 from pm_evidence.families.lattice.potts import ColourHeatBath
-from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.lattice.target import Ising, Potts, SwendsenWang
 from pm_evidence.samplers.ais import AIS
 
 BETA_C = np.log(1.0 + np.sqrt(2.0)) / 2.0

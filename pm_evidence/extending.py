@@ -23,7 +23,7 @@ from pm_evidence.core.random import (
 )
 from pm_evidence.core.records import BlockRecord
 from pm_evidence.families.native import ModelTarget, NativeTarget
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from pm_evidence.paths.geometric import GeometricPath
 from pm_evidence.paths.growing import GrowingPath
 from pm_evidence.samplers.sampler import Annealer, Tracer

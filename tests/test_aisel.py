@@ -134,6 +134,25 @@ def test_linear_gaussian_model(resampling):
             assert abs(other.value - linear_exact()) < MCSES * other.mcse
 
 
+STUDENT = pe.references.StudentT([0.7, -0.3], [[0.3, 0.0], [0.0, 0.1]], dof=5)
+
+
+@pytest.mark.parametrize(("reference", "resampling"), [("fit", "systematic"), (STUDENT, None)])
+def test_annealing_from_another_density(reference, resampling):
+    """Algorithm 1 starts from any density; fewer stages are left than from the prior."""
+    method = pe.methods.AISEL(resampling=resampling)
+    draws = 1000 if resampling else 300
+    dt = sample(linear_model(), method=method, draws=draws, reference=reference)
+    check(dt, linear_exact())
+    attrs, plain = dt["log_evidence"].attrs, linear_run(resampling)
+    assert attrs["reference"] == ("fit" if reference == "fit" else "given")
+    assert attrs["trial_log_z"] == pytest.approx(linear_exact(), abs=0.5)
+    assert dt["annealing"].sizes["stage"] < plain["annealing"].sizes["stage"]
+    if resampling is None:
+        bar = [pe.log_evidence(found, estimator="bar").mcse for found in (dt, plain)]
+        assert bar[0] < bar[1]
+
+
 @pytest.mark.parametrize("resampling", ["systematic", pytest.param(None, marks=pytest.mark.slow)])
 def test_correlated_estimates(resampling):
     """Moves that keep most of the words: another kernel, and the same evidence."""

@@ -29,8 +29,7 @@ from pm_evidence.results.compare import (
     strength_of,
 )
 from pm_evidence.results.datatree import rechecked
-from pm_evidence.results.observed import fingerprint
-from pm_evidence.results.stored import estimate_of, evidence_of
+from pm_evidence.results.stored import estimate_of, evidence_of, fingerprint
 from pm_evidence.targets.model.cache import checked_data, model_in
 from pm_evidence.targets.model.upstream import priors_as_text
 

@@ -17,7 +17,7 @@ from pm_evidence.core.records import Status, with_pointer
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.execution.display import Display
 from pm_evidence.results.compare import BayesFactor, check_same_data, factor_of_results
-from pm_evidence.results.observed import fingerprint
+from pm_evidence.results.stored import fingerprint
 from pm_evidence.runs import defaults
 from pm_evidence.runs.pair import anneal_between, check_annealed, model_draws
 from pm_evidence.runs.rounds import Run

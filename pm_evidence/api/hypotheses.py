@@ -29,8 +29,13 @@ from pm_evidence.estimators.errors import Spread, combined, interval, is_heavy, 
 from pm_evidence.results import schema
 from pm_evidence.results.compare import BayesFactor
 from pm_evidence.results.elpd import origin_of
-from pm_evidence.results.observed import posterior_of
-from pm_evidence.results.stored import doubt_of_draws, doubt_of_few, estimate_of, not_a_tree
+from pm_evidence.results.stored import (
+    doubt_of_draws,
+    doubt_of_few,
+    estimate_of,
+    not_a_tree,
+    posterior_of,
+)
 from pm_evidence.runs.references import rows_and_variables
 from pm_evidence.samplers.subsets import probabilities
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError

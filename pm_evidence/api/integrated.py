@@ -14,8 +14,7 @@ from pm_evidence.core.checks import check_count, described
 from pm_evidence.core.exceptions import exceptions_of_users
 from pm_evidence.core.random import resolve_seed
 from pm_evidence.results import schema
-from pm_evidence.results.observed import posterior_of
-from pm_evidence.results.stored import evidence_of
+from pm_evidence.results.stored import evidence_of, posterior_of
 from pm_evidence.targets.estimated.target import WORDS, EstimatedTarget
 from pm_evidence.targets.estimated.variable import MOST_PARTICLES
 from pm_evidence.targets.model.cache import find_model, target_of

@@ -24,8 +24,7 @@ from pm_evidence.estimators.draws import Reweighted, reweighted
 from pm_evidence.estimators.errors import Spread, combined, interval
 from pm_evidence.results import schema
 from pm_evidence.results.elpd import origin_of
-from pm_evidence.results.observed import posterior_of
-from pm_evidence.results.stored import estimate_of
+from pm_evidence.results.stored import estimate_of, posterior_of
 from pm_evidence.results.table import AS_WRITTEN, Row, SensitivityTable, sensitivity_table
 from pm_evidence.targets.model.cache import is_model
 from pm_evidence.targets.model.derived import (

@@ -27,7 +27,7 @@ from pm_evidence.families.native import (
     chosen_kernel,
     order_of,
 )
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from pm_evidence.paths.growing import GrowingPath
 from pm_evidence.targets.layout import Rows
 

@@ -19,7 +19,7 @@ class GrowingPath(ABC):
     A step first weights a state ``x`` of ``f_k`` by the smoothed ratio ``W(x)``, in which what is
     new has been integrated out, and then draws what is new from its conditional distribution given
     ``x``; the states then follow ``f_{k + 1}``. Kernels do the second part before they move states:
-    see ``kernels.growing.Grows``.
+    see ``kernels.cycle.Grows``.
 
     Notes
     -----

@@ -9,8 +9,8 @@ from pm_evidence.results.datatree import (
     to_datatree,
     to_record,
 )
-from pm_evidence.results.observed import fingerprint
 from pm_evidence.results.sequential import sequential_evidence
+from pm_evidence.results.stored import fingerprint
 from pm_evidence.results.summary import summary
 from pm_evidence.results.table import format_table
 

@@ -17,8 +17,14 @@ from pm_evidence.core.exceptions import usual_floats
 from pm_evidence.core.records import BlockRecord, CrossCheck, LogEvidence, Role, RunRecord
 from pm_evidence.estimators.of_run import applicable, estimates
 from pm_evidence.results import schema
-from pm_evidence.results.observed import describe_observed, observed_fingerprint
-from pm_evidence.results.stored import estimate_of, evidence_of, incomplete, not_a_tree
+from pm_evidence.results.stored import (
+    describe_observed,
+    estimate_of,
+    evidence_of,
+    incomplete,
+    not_a_tree,
+    observed_fingerprint,
+)
 from pm_evidence.schedules import Allocation, optimal_allocation
 
 Arrays = Mapping[str, NDArray[Any]]

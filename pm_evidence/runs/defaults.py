@@ -12,8 +12,7 @@ from pm_evidence.core.checks import check_choice, check_kind, described, missing
 from pm_evidence.core.contracts import AnnealingSetup, Kernel, Path
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.families.native import is_native
-from pm_evidence.kernels.cycle import choose_kernel
-from pm_evidence.kernels.growing import OnDataPoints
+from pm_evidence.kernels.cycle import OnDataPoints, choose_kernel
 from pm_evidence.kernels.pseudo_marginal import PseudoMarginal
 from pm_evidence.kernels.suitability import check_moves, checked_kernel
 from pm_evidence.paths.data_points import DataPoints, DataPointsPath, TimesPath
@@ -120,12 +119,17 @@ def _(target: EstimatedTarget, kernel: str | Kernel) -> AnnealingSetup:
         )
     check_moves(kernel, target)
     n_pilot = max(_NOISY_PILOT, _PILOT_PARTICLES_PER_DIMENSION * target.n_dim)
+    start = target.start
+    spent, facts = (
+        (start.n_evaluations, start.facts) if isinstance(start, ReferencedTarget) else (0, {})
+    )
     return AnnealingSetup(
         EstimatedPath(target),
         kernel,
         n_pilot=n_pilot,
         n_paths=_NOISY_PATHS,
-        facts={"estimated_likelihood": True},
+        n_evaluations=spent,
+        facts={"estimated_likelihood": True} | facts,
     )
 
 

@@ -20,15 +20,14 @@ from pm_evidence.paths.geometric import Posterior
 from pm_evidence.references.density import check_reference, components_of
 from pm_evidence.references.mixture import fit_population
 from pm_evidence.references.target import ReferencedTarget, coordinates_of
-from pm_evidence.results.observed import check_constants, posterior_of
-from pm_evidence.results.stored import doubt_of_draws
+from pm_evidence.results.stored import check_constants, doubt_of_draws, posterior_of
 from pm_evidence.runs.defaults import annealing_setup
 from pm_evidence.runs.rounds import Run
 from pm_evidence.samplers.peaks import fit_laplace
 from pm_evidence.samplers.planning import Pilot
 from pm_evidence.samplers.sampler import ForwardBlock, ReverseStarts, RunContext
 from pm_evidence.samplers.smc import SMC
-from pm_evidence.targets.estimated.target import EstimatedTarget
+from pm_evidence.targets.estimated.target import EstimatedTarget, TimesTarget
 from pm_evidence.targets.model.data_points import DataPointsTarget
 from pm_evidence.targets.model.target import PyMCTarget
 
@@ -205,18 +204,19 @@ def with_reference(run: Run, target: Target) -> Any:
     name = reference if isinstance(reference, str) else ""
     if name == "prior":
         return target
-    if not isinstance(target, PyMCTarget) or isinstance(target, DataPointsTarget):
-        along = isinstance(target, DataPointsTarget)
+    along = isinstance(target, DataPointsTarget | TimesTarget)
+    if along or not isinstance(target, PyMCTarget | EstimatedTarget):
         raise ValueError(
-            "reference must be 'prior' for native targets, for models with pe.StateSpace or "
-            "pe.RandomEffects, and along data points, got "
+            "reference must be 'prior' for native targets and along data points, got "
             f"{described(reference)} for {'a model along data points' if along else repr(target)}; "
             "leave reference out."
         )
-    positions = coordinates_of(target)
+    # all of the density but likelihoods that are estimated
+    known_part = target if isinstance(target, PyMCTarget) else target.evaluated
+    positions = coordinates_of(known_part)
     if name and not positions.size:
         return target  # all variables keep their prior, or are uniform on circles
-    _check_reference(target, reference, positions)
+    _check_reference(known_part, reference, positions, target.differentiable is not None)
     facts, known, spent = dict[str, Any](), None, 0
     with one_blas_thread():
         try:
@@ -235,8 +235,9 @@ def with_reference(run: Run, target: Target) -> Any:
             found = of_small_islands(small.record.of(Role.FORWARD))
             if np.isfinite([found.value, found.mcse]).all():
                 facts["cross_check"] = CrossCheck(found.value, found.mcse)
-        facts["reference"], density, further = _density(run, target, positions, known)
-    return ReferencedTarget(target, density, facts, spent + further, known)
+        facts["reference"], density, further = _density(run, known_part, positions, known)
+    start = ReferencedTarget(known_part, density, facts, spent + further, known)
+    return start if isinstance(target, PyMCTarget) else target.changed(start=start)
 
 
 def _density(
@@ -260,13 +261,15 @@ def _density(
     return "posterior", run.journal.remembered("fit", partial(fit_population, x, rng)), 0
 
 
-def _check_reference(target: PyMCTarget, reference: Any, positions: NDArray[np.int64]) -> None:
+def _check_reference(
+    target: PyMCTarget, reference: Any, positions: NDArray[np.int64], has_gradient: bool
+) -> None:
     """Raise an error if a model cannot be annealed from a reference, before this costs time."""
     ReferencedTarget(target, reference)
     if target.discrete.size:
         target.discrete_prior  # noqa: B018  # raises the error
     if isinstance(reference, str):
-        if reference == "laplace" and (target.discrete.size or target.differentiable is None):
+        if reference == "laplace" and (target.discrete.size or not has_gradient):
             lack = "discrete variables" if target.discrete.size else "no gradient"
             raise ModelError(
                 "reference='laplace' needs a gradient and continuous variables only, got a model "

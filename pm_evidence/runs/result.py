@@ -18,7 +18,7 @@ from pm_evidence.core.version import VERSION
 from pm_evidence.families.native import is_native
 from pm_evidence.results import schema
 from pm_evidence.results.datatree import to_datatree
-from pm_evidence.results.observed import fingerprint
+from pm_evidence.results.stored import fingerprint
 from pm_evidence.runs.rounds import Found, Run
 from pm_evidence.targets.model.target import PyMCTarget
 from pm_evidence.targets.plates.target import PlateTarget

@@ -4,11 +4,10 @@ import inspect
 
 from pm_evidence.core import contracts
 from pm_evidence.families.gaussian import Autoregression, Gaussian, MovingGaussian
-from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath, Spins
 from pm_evidence.families.lattice.lattice import LatticePath
 from pm_evidence.families.lattice.potts import Colours
-from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.lattice.target import Ising, Potts, SwendsenWang
 from pm_evidence.families.rbm.gibbs import BlockGibbs, UnitMetropolis
 from pm_evidence.kernels.cycle import Cycle
 from pm_evidence.kernels.hmc import HMC

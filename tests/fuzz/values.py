@@ -10,8 +10,8 @@ import xarray as xr
 
 import pm_evidence as pe
 from pm_evidence.core.shape import Shape
-from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath
+from pm_evidence.families.lattice.target import SwendsenWang
 
 __all__ = ["VALUES", "broken_trees", "kernels"]
 

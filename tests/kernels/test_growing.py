@@ -6,7 +6,7 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.random import streams
-from pm_evidence.kernels.growing import Grows, OnDataPoints
+from pm_evidence.kernels.cycle import Grows, OnDataPoints
 from pm_evidence.kernels.hmc import HMC
 from pm_evidence.kernels.random_walk import RandomWalk
 from pm_evidence.paths.data_points import DataPointsPath

@@ -8,9 +8,9 @@ import pytest
 
 import pm_evidence as pe
 from pm_evidence.core.shape import Shape
-from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath
 from pm_evidence.families.lattice.potts import ColourHeatBath
+from pm_evidence.families.lattice.target import SwendsenWang
 from pm_evidence.kernels.cycle import choose_kernel
 from pm_evidence.kernels.suitability import (
     check_moves,

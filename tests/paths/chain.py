@@ -7,7 +7,7 @@ import numpy as np
 import pm_evidence as pe
 from pm_evidence.core.contracts import AnnealingSetup, MoveInfo
 from pm_evidence.core.random import uniforms
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from pm_evidence.paths.growing import GrowingPath
 
 

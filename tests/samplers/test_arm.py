@@ -8,7 +8,7 @@ import pytest
 import pm_evidence as pe
 from pm_evidence.core.contracts import AnnealingSetup
 from pm_evidence.core.random import streams
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from tests.paths.chain import Chain, ChainPath, Gibbs, chain
 
 

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from pm_evidence.samplers.planning import Planning
 from pm_evidence.samplers.resample_move import ResampleMove
 from tests.paths.chain import Gibbs, chain

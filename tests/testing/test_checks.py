@@ -14,8 +14,8 @@ import pm_evidence as pe
 from pm_evidence.core.contracts import StageBatch
 from pm_evidence.core.records import Role
 from pm_evidence.extending import AnnealingSetup, MoveInfo, Points, uniforms
-from pm_evidence.families.lattice.clusters import SwendsenWang, Wolff
 from pm_evidence.families.lattice.ising import SpinMetropolis
+from pm_evidence.families.lattice.target import SwendsenWang, Wolff
 from pm_evidence.testing import check_kernel, check_path, check_sampler, check_target
 from tests.docs.test_docs import ROOT, blocks
 from tests.kernels.exact import SYSTEMS

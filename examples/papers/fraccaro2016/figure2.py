@@ -9,7 +9,7 @@ at the Gaussian of expectation propagation (EP), the others at the prior.
 
 FOLDER receives every estimate with its seed, fraccaro2016_figure2_runs.csv, from which an
 interrupted run goes on; the table and the comparisons that follow, and the figure. With --points
-only the first of the digits in random order, and only RM and ARM; names then end in _100_points.
+only the first of the digits in random order; names then end in _100_points.
 With --stored no more runs are made.
 """
 
@@ -112,6 +112,8 @@ ADAPTIVE = pe.methods.ARM
 AS_PUBLISHED = partial(pe.methods.ARM, decide="island", max_rounds=50, while_rising=False)
 
 
+PLAIN_HMC, RIEMANNIAN = LatentHMC(0.02, 200, "identity"), RiemannianHMC(0.1, 10)
+
 METHODS = (
     Method("RM, random order", (100,), (6,), by_particles(PLAIN, "random")),
     Method("ARM, random order", (100,), (3,), by_particles(ADAPTIVE, "random"), 16),
@@ -127,28 +129,39 @@ LONG = (
     Method("RM, random order", (1000,), (6,), by_particles(PLAIN, "random")),
     Method("ARM, random order", (1000,), (3,), by_particles(ADAPTIVE, "random"), 16),
     Method("AIS rotations", (300, 1000), (1, 1), by_stages("prior", LatentHMC()), 64),
-    Method("AIS HMC*", (50,), (6,), by_stages("ep", LatentHMC(0.02, 200, "identity"))),
-    Method("AIS HMC", (100,), (6,), by_stages("prior", LatentHMC(0.02, 200, "identity"))),
+    Method("AIS HMC*", (50,), (6,), by_stages("ep", PLAIN_HMC)),
+    Method("AIS HMC", (100,), (6,), by_stages("prior", PLAIN_HMC)),
     Method(
         "AIS HMC*, geometric",
         (1000, 2000),
         (3, 3),
-        by_stages("ep", LatentHMC(0.02, 200, "identity"), geometric=True),
+        by_stages("ep", PLAIN_HMC, geometric=True),
     ),
     Method("AIS RMHMC*", (5,), (6,), by_stages("ep", RiemannianHMC(0.3, 3))),
 )
+# With the settings of the paper, but for the rotations, which it does not have.
+PATHS = (
+    Method("AIS rotations*", (50,), (1,), by_stages("ep", LatentHMC()), 64),
+    Method("AIS HMC*", (1000, 2000), (1, 1), by_stages("ep", PLAIN_HMC, geometric=True), 64),
+    Method("AIS HMC", (1000,), (1,), by_stages("prior", PLAIN_HMC, geometric=True), 64),
+    Method("AIS RMHMC*", (25, 50, 100), (1, 1, 1), by_stages("ep", RIEMANNIAN, geometric=True), 64),
+    Method("AIS RMHMC", (500,), (1,), by_stages("prior", RIEMANNIAN, geometric=True), 64),
+)
 # The digits are already in random order.
-FEW = tuple(
-    Method(label, (100,), (n_batches,), by_particles(sampler, "given", times), 16)
-    for label, n_batches, sampler, times in (
-        ("RM", 24, PLAIN, 1),
-        ("ARM", 24, ADAPTIVE, 1),
-        ("ARM as published", 12, AS_PUBLISHED, 1),
-        ("ARM, islands decide", 12, partial(ADAPTIVE, decide="island"), 1),
-        ("ARM, anticipate", 12, partial(ADAPTIVE, generate="anticipate"), 1),
-        ("RM, optimal allocation", 12, partial(PLAIN, allocation="optimal"), 1),
-        ("RM times 5", 12, PLAIN, 5),
-    )
+FEW = (
+    *(
+        Method(label, (100,), (n_batches,), by_particles(sampler, "given", times), 16)
+        for label, n_batches, sampler, times in (
+            ("RM", 24, PLAIN, 1),
+            ("ARM", 24, ADAPTIVE, 1),
+            ("ARM as published", 12, AS_PUBLISHED, 1),
+            ("ARM, islands decide", 12, partial(ADAPTIVE, decide="island"), 1),
+            ("ARM, anticipate", 12, partial(ADAPTIVE, generate="anticipate"), 1),
+            ("RM, optimal allocation", 12, partial(PLAIN, allocation="optimal"), 1),
+            ("RM times 5", 12, PLAIN, 5),
+        )
+    ),
+    *PATHS,
 )
 QUICK = tuple(
     Method(m.label, m.sizes[:1] if "AIS" not in m.label else (20,), (1,), m.run, 4)
@@ -167,6 +180,17 @@ PAIRS = (
     ("ARM, anticipate", "RM"),
     ("RM, optimal allocation", "RM"),
 )
+
+
+def compared(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return variance times cost of pairs of settings, and of paths over resample-move."""
+    parts = [comparisons(runs, PAIRS)]
+    plain = (runs["setting"] == "RM") & (runs["size"] == 100)
+    for label, size in ((method.label, size) for method in PATHS for size in method.sizes):
+        paths = (runs["setting"] == label) & (runs["size"] == size)
+        found = comparisons(runs[paths | plain].assign(size=size), [(label, "RM")])
+        parts.append(found[found["cost"] == "seconds"])
+    return pd.concat(parts)
 
 
 def batch_of(method: Method, data: tuple[np.ndarray, ...], size: int, seed: int) -> dict[str, Any]:
@@ -243,11 +267,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for size, n in zip(method.sizes, method.repeats, strict=False)
     }
     runs = kept(given.folder / f"{name}_runs.csv", {} if given.stored else wanted)
-    found, compared = summary(runs), comparisons(runs, PAIRS)
+    found, pairs = summary(runs), compared(runs)
     found.to_csv(given.folder / f"{name}.csv", index=False, float_format="%.5g")
-    compared.to_csv(given.folder / f"{name}_compared.csv", index=False, float_format="%.4g")
+    pairs.to_csv(given.folder / f"{name}_compared.csv", index=False, float_format="%.4g")
     print(found.to_string(index=False))
-    print(compared.to_string(index=False))
+    print(pairs.to_string(index=False))
     if not given.points:
         ep = target(data).expectation_propagation()
         exact = None if given.quick else EXACT

@@ -29,7 +29,7 @@ from pm_evidence.families.gp_classification.propagation import (
     tempered_gaussians,
 )
 from pm_evidence.families.native import NativeTarget, checked_order, chosen_kernel, order_of
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 
 Floats = NDArray[np.float64]
 

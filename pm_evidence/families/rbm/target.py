@@ -27,7 +27,7 @@ from pm_evidence.families.rbm.gibbs import (
 )
 from pm_evidence.families.rbm.moment_average import MomentAveragedPath, SegmentGibbs
 from pm_evidence.families.rbm.unit_path import PartialGibbs, UnitByUnitPath
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from pm_evidence.samplers.ais import AIS
 
 BitRows = NDArray[np.uint8]

@@ -27,7 +27,7 @@ from pytensor.scan.op import Scan
 from pm_evidence.core.exceptions import ModelError
 from pm_evidence.core.interrupts import interruptible, uninterrupted
 from pm_evidence.core.jax import double_precision, kept_programs, load_jax, uses_single_precision
-from pm_evidence.targets.compile.densities import Floats
+from pm_evidence.targets.compile.numba_density import Floats
 from pm_evidence.targets.compile.numba_graph import lift_constants, shared_to_inputs
 from pm_evidence.targets.compile.numpy_density import NumpyDensity
 from pm_evidence.targets.compile.rewrite import loop_with, rewrite

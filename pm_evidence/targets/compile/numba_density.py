@@ -1,6 +1,7 @@
 """Log densities in machine code, as a C function that kernels call by address."""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -9,18 +10,46 @@ import numpy as np
 from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
-from pm_evidence.core.codegen.numba import (
-    call_density,
-    density_signature,
-    njit,
-    skip_doubles,
-)
+from pm_evidence.core.codegen.numba import call_density, density_signature, njit, skip_doubles
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.core.rows import over_rows
 from pm_evidence.targets.compile import numba_graph
 from pm_evidence.targets.compile.calls import assignments, views_of_arrays
-from pm_evidence.targets.compile.densities import Density, Floats
 from pm_evidence.targets.layout import Layout
+
+Floats = NDArray[np.float64]
+
+
+class Density(ABC):
+    """Two log densities, and their gradients, as a function of a population."""
+
+    has_gradient: bool  # whether there are gradients
+    # Operations without a compiled form: correct, but slow and under Python's lock
+    slow_ops: tuple[str, ...] = ()
+    by_rows: bool = False  # whether each row is evaluated alone: they may be divided among cores
+
+    @abstractmethod
+    def write(self, x: Floats, log_density: Floats, gradient: Floats | None = None) -> None:
+        """Write log densities ``(n, 2)`` at ``x``, and gradients ``(n, 2, n_dim)`` if asked for."""
+
+    @abstractmethod
+    def reading(self, others: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> Self:
+        """Return the density with other arrays in the place of some; see `exchanged`."""
+
+    def evaluate(self, x: Floats) -> tuple[Floats, Floats | None]:
+        """Return log densities ``(n, 2)`` and gradients ``(n, 2, n_dim)`` (or None) at ``x``."""
+        x = np.ascontiguousarray(x)
+        log_density = np.empty((len(x), 2))
+        gradient = np.empty((len(x), 2, x.shape[1])) if self.has_gradient else None
+        self.write(x, log_density, gradient)
+        return log_density, gradient
+
+    def values(self, x: Floats) -> Floats:
+        """Return log densities ``(n, 2)`` at ``x``; gradients are not kept."""
+        x = np.ascontiguousarray(x)
+        log_density = np.empty((len(x), 2))
+        self.write(x, log_density)
+        return log_density
 
 
 @dataclass(frozen=True)

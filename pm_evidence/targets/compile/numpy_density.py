@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from pytensor.graph.basic import Variable
 
 from pm_evidence.core.interrupts import interruptible
-from pm_evidence.targets.compile.densities import Density, Floats
-from pm_evidence.targets.compile.numba_density import CompiledDensity
+from pm_evidence.targets.compile.numba_density import CompiledDensity, Density, Floats
 from pm_evidence.targets.compile.numba_graph import exchanged, shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, batched, numpy_function
 from pm_evidence.targets.layout import Layout

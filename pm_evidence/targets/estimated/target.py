@@ -22,13 +22,14 @@ from pm_evidence.targets.model.target import PyMCTarget
 Floats = NDArray[np.float64]
 Seeds = NDArray[np.uint64]
 SEED_BITS = 53  # so that a double holds a seed exactly
-# What the target of the model without its estimated likelihoods has, and this one as well. Its
-# density has the log prior, and the log of the part of the likelihood that is known exactly.
+# What the target of the model without its estimated likelihoods has, and this one as well.
 _OF_EVALUATED = (
-    *("model", "n_dim", "continuous", "discrete", "lower", "upper", "period", "density"),
-    *("log_order_mass", "prior_acceptance", "log_prior_mass", "wrap", "outside", "rows_of"),
-    *("observed_data", "constant_data", "describe"),
+    *("model", "n_dim", "continuous", "discrete", "lower", "upper", "period"),
+    *("log_prior_mass", "wrap", "outside", "rows_of", "observed_data", "constant_data", "describe"),
 )
+# The same of what annealing starts from. Its density has the log prior, or the log reference, and
+# the log of what takes it to the posterior but for the estimated likelihoods.
+_OF_START = "density", "log_order_mass", "prior_acceptance"
 WORDS = "estimate_words"  # name of the seeds in ``sample_stats``
 
 
@@ -48,12 +49,16 @@ class EstimatedParticles(Rows):
 
 
 class EstimatedTarget:
-    """The estimated posterior of a PyMC model over parameters and seeds."""
+    """The estimated posterior of a PyMC model over parameters and seeds.
+
+    Annealing starts from ``start``: the model without its estimated likelihoods, and thus from the
+    prior, or this model from another reference.
+    """
 
     differentiable = None
 
     def __init__(self, evaluated: PyMCTarget, estimators: Sequence[LikelihoodEstimator]) -> None:
-        self.evaluated = evaluated
+        self.evaluated, self.start = evaluated, evaluated
         self.estimators = tuple(estimators)
 
     @classmethod
@@ -64,10 +69,12 @@ class EstimatedTarget:
         return cls(evaluated, estimators_of(model))
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the target has that evaluates all but the estimated likelihoods."""
-        if name not in _OF_EVALUATED:
-            raise AttributeError(name)
-        return getattr(self.evaluated, name)
+        """Return what the targets have that evaluate all but the estimated likelihoods."""
+        if name in _OF_START:
+            return getattr(self.start, name)
+        if name in _OF_EVALUATED:
+            return getattr(self.evaluated, name)
+        raise AttributeError(name)
 
     # estimators -----------------------------------------------------------------------------
 
@@ -125,9 +132,9 @@ class EstimatedTarget:
         return EstimatedParticles(x, log_density, draws[:, self.n_dim + 1 :].astype(np.uint64))
 
     def draw(self, n: int, seed: np.random.SeedSequence) -> EstimatedParticles:
-        """Return ``n`` independent draws from the normalised prior, with their estimates."""
-        prior_seed, seed_of_seeds = seed.spawn(2)
-        x = self.evaluated.draw(n, prior_seed).x
+        """Return ``n`` draws from the normalised prior or the reference, with their estimates."""
+        own_seed, seed_of_seeds = seed.spawn(2)
+        x = self.start.draw(n, own_seed).x
         particles = self.estimated(x, self.draw_seeds(n, np.random.default_rng(seed_of_seeds)))
         estimates = particles.log_density[:, 1]
         if np.isnan(estimates).any() or (estimates == -np.inf).all():
@@ -139,7 +146,8 @@ class EstimatedTarget:
         rows = np.flatnonzero(bad)
         first = int(rows[np.argmax(np.isnan(particles.log_density[rows, 1]))])
         x, where = particles.x[first], self.evaluated.describe(particles.x[first])
-        count = f"the log likelihood is not finite at {rows.size} of {len(particles)} prior draws"
+        kind = "prior draws" if self.start is self.evaluated else "draws from the reference"
+        count = f"the log likelihood is not finite at {rows.size} of {len(particles)} {kind}"
         seeds = self.split_seeds(particles.seeds[first])
         for estimator, own in zip(self.estimators, seeds, strict=True):
             reason = estimator.why_impossible(x, own, where)

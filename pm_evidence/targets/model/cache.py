@@ -273,8 +273,9 @@ def _build(model: pm.Model, asked: _Asked) -> CompiledTarget:
 
 
 def _reduce(target: Any) -> tuple[Any, ...]:
-    settings = None
+    settings = start = None
     if isinstance(target, EstimatedTarget):
+        start = None if target.start is target.evaluated else target.start
         target, settings = target.evaluated, target.settings()
     elif isinstance(target, ReparameterisedTarget):
         settings = target.settings()
@@ -289,10 +290,10 @@ def _reduce(target: Any) -> tuple[Any, ...]:
         )
         of_model = target.model, asked, registered_functions(target.model)
         vars(target)["_pickled"] = cloudpickle.dumps(of_model)
-    return _rebuilt, (vars(target)["_pickled"], settings)
+    return _rebuilt, (vars(target)["_pickled"], settings, start)
 
 
-def _rebuilt(pickled: bytes, settings: Any) -> CompiledTarget:
+def _rebuilt(pickled: bytes, settings: Any, start: Any = None) -> CompiledTarget:
     key = digest_of_bytes(pickled)
     target: Any
     if key in _KEPT:
@@ -304,8 +305,9 @@ def _rebuilt(pickled: bytes, settings: Any) -> CompiledTarget:
         target = _keep(key, None, _build(model, asked))
     if settings is None:
         return target.evaluated if isinstance(target, EstimatedTarget) else target
-    changed: CompiledTarget = target.with_settings(settings)
-    return changed
+    changed: Any = target.with_settings(settings)
+    found: CompiledTarget = changed if start is None else changed.changed(start=start)
+    return found
 
 
 for _kind in (PyMCTarget, ReparameterisedTarget, PlateTarget, EstimatedTarget):

@@ -19,10 +19,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
 from pm_evidence.core.jax import device_name
-from pm_evidence.targets.compile.densities import Density
 from pm_evidence.targets.compile.jax_density import compile_jax_density
 from pm_evidence.targets.compile.numba_density import (
     CompiledDensity,
+    Density,
     compile_density,
     log_densities,
     offer_jax,

@@ -22,8 +22,8 @@ from pm_evidence.targets.compile.numpy_graph import NotBatchedError, numpy_funct
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.vectorised import quietly
 from pm_evidence.targets.plates.common_nodes import products, with_common_value
-from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.structure import Plate, Structure
+from pm_evidence.targets.plates.terms import are_quadratic
 
 Floats = NDArray[np.float64]
 

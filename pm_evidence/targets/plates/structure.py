@@ -16,9 +16,8 @@ from scipy.sparse.csgraph import connected_components
 from pm_evidence.targets.layout import Layout
 from pm_evidence.targets.model.checks import check_model, discrete_support
 from pm_evidence.targets.model.prior import prior_sampler
-from pm_evidence.targets.plates.degrees import are_quadratic
 from pm_evidence.targets.plates.labels import Labelled, Labels
-from pm_evidence.targets.plates.terms import Terms, terms_of
+from pm_evidence.targets.plates.terms import Terms, are_quadratic, terms_of
 
 # Largest number of continuous coordinates of an element, of those of an element whose density is
 # normal given the global variables, and of joint states.

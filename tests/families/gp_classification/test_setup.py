@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 import pm_evidence as pe
 from pm_evidence.families.gp_classification.latent import LatentHMC, RiemannianHMC
 from pm_evidence.families.gp_classification.noisy import SliceGibbs
-from pm_evidence.kernels.growing import Grows
+from pm_evidence.kernels.cycle import Grows
 from pm_evidence.testing import check_target
 from tests.families.gp_classification.problems import curve, exact_draws, one_factor, pair, triple
 

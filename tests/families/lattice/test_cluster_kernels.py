@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pm_evidence.families.lattice.clusters import SwendsenWang, Wolff
 from pm_evidence.families.lattice.lattice import DetouredPath, LatticePath
-from pm_evidence.families.lattice.target import Ising, Potts
+from pm_evidence.families.lattice.target import Ising, Potts, SwendsenWang, Wolff
 from tests.families.lattice.lattices import (
     FALSE_ALARM,
     fresh_streams,

@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 import pm_evidence as pe
-from pm_evidence.families.lattice.clusters import SwendsenWang
 from pm_evidence.families.lattice.ising import SpinHeatBath
+from pm_evidence.families.lattice.target import SwendsenWang
 from pm_evidence.testing.lattices import kaufman, transfer_matrix
 
 
