@@ -114,11 +114,12 @@ def sample_evidence(
         are drawn exactly, others walked.
     reference : str, DataTree or reference
         The density that annealing of a model starts from. ``"prior"``; ``"laplace"``, normal
-        densities at the peaks that ascents from prior draws end at; ``"fit"``, a mixture of
-        Student-t densities fitted to a small annealing from the prior; posterior draws of the same
-        model and data, to which such a mixture is fitted; or a density of the unconstrained values
-        of the continuous variables, such as ``pe.references.Normal(mean, covariance)``, or any
-        object with ``draw(n, rng)`` and ``log_density(x)``. Weights are exact however bad it is.
+        densities at the peaks that ascents from prior draws end at, unless a likelihood is
+        estimated; ``"fit"``, a mixture of Student-t densities fitted to a small annealing from the
+        prior; posterior draws of the same model and data, to which such a mixture is fitted; or a
+        density of the unconstrained values of the continuous variables, such as
+        ``pe.references.Normal(mean, covariance)``, or any object with ``draw(n, rng)`` and
+        ``log_density(x)``. Weights are exact however bad it is.
         A tenth of every reference is the prior, so that they are bounded where the prior reaches.
         Discrete variables keep their prior, circular ones are uniform. Every such run is checked by
         a small annealing from the prior, whose evaluations are counted.
