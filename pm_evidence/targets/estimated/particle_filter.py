@@ -107,7 +107,9 @@ _FAILED, _KEPT, _RESAMPLED = range(3)
 # its look-ahead alone.
 _DEFENSIVE = 0.05
 
-Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share"])
+# ``scheme`` is None for systematic resampling, and ``in_order`` None for particles that are not
+# sorted before: what is None is not compiled.
+Options = namedtuple("Options", ["n_particles", "n_precomputed", "scheme", "share", "in_order"])
 
 # Of every time: particles, shape (n_times, n_particles, ...), their normalised weights given the
 # data up to then, and the index of the particle before that each comes from; log of the estimated
@@ -162,8 +164,7 @@ def run(x, seeds, model, options, precomputed, record):
         if t > 0:
             ahead = calls[LOOK_AHEAD] if kinds[t] == 0 else 0
             source = stream, seed, 2 * t
-            several_seeds = seeds.size > 1
-            done = _choose(h, other, weights, ess, ahead, frames, source, several_seeds, options)
+            done = _choose(h, other, weights, ess, ahead, frames, source, options)
             if done == _FAILED:
                 record.increments[t:] = np.nan
                 return
@@ -185,7 +186,7 @@ def run(x, seeds, model, options, precomputed, record):
 
 
 @njit
-def _choose(h, out, weights, ess, ahead, frames, source, several_seeds, options):
+def _choose(h, out, weights, ess, ahead, frames, source, options):
     """Choose the particles that enter a time; return whether they were resampled, into ``out``.
 
     ``ahead`` is the address of the look-ahead function, or 0 if there is none; ``source`` is a
@@ -203,7 +204,7 @@ def _choose(h, out, weights, ess, ahead, frames, source, several_seeds, options)
     if ess < options.share * h.shape[0]:
         stream, seed, position = source
         seed_stream(stream, seed, position)
-        _resample(h, weights, stream, several_seeds, options.scheme)
+        _resample(h, weights, stream, options.in_order, options.scheme)
         _gather(h, weights, ahead != 0, out)
         return _RESAMPLED
     weights.carried[:] = weights.normalised
@@ -280,14 +281,14 @@ def _resample(h, weights, stream, in_order, scheme):
     """Draw ancestors with probabilities ``v``, in the order of a space-filling curve if asked."""
     v, index = weights.v, weights.index
     n = v.size
-    if in_order:
+    if in_order is not None:
         order = order_along_curve(h)
         v = v[order]
     uniforms = np.empty(count_uniforms(scheme, v, n))
     for k in range(uniforms.size):
         uniforms[k] = uniform(stream)
     resample_into(scheme, v, uniforms, index)
-    if in_order:
+    if in_order is not None:
         for i in range(n):
             index[i] = order[index[i]]
 
@@ -618,5 +619,6 @@ class ParticleFilter(LikelihoodEstimator):
         """The model and the options, as compiled loops take them."""
         code, rows = self.code, self.observed.reshape(len(self.observed), -1)
         size, scheme = int(np.prod(self.state_shape)), CODES[self.resampling]
-        options = Options(self.n_particles, code.n_precomputed, scheme, self.ess)
+        in_order = None if self.n_seeds == 1 else True
+        options = Options(self.n_particles, code.n_precomputed, scheme, self.ess, in_order)
         return (code.calls, code.frames, rows, self.kinds, size), options

@@ -77,11 +77,11 @@ def test_particles_are_resampled_below_the_share_only(share):
     w, stream = weights(), np.empty(4, np.uint64)
     h, out = np.arange(1.0 * N)[:, None], np.full((N, 1), -1.0)
     frames = np.zeros((N_CALLS, 12), np.int64)
-    options = Options(N, 0, CODES["systematic"], share)
+    options = Options(N, 0, CODES["systematic"], share, None)
     source = stream, np.uint64(3), 2
     seed_stream(stream, np.uint64(0), 0)
     ess = 1 / (w.normalised**2).sum()
-    done = filter_loop._choose(h, out, w, ess, 0, frames, source, False, options)
+    done = filter_loop._choose(h, out, w, ess, 0, frames, source, options)
     if share == 0.0:
         assert done == filter_loop._KEPT
         np.testing.assert_array_equal(w.carried, w.normalised)
