@@ -19,7 +19,12 @@ from pymc.distributions.mixture import MixtureRV
 from pymc.distributions.multivariate import CARRV, ICARRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.distributions.simulator import SimulatorRV
-from pymc.logprob.transforms import IntervalTransform, Transform
+from pymc.logprob.transforms import (
+    ChainedTransform,
+    CircularTransform,
+    IntervalTransform,
+    Transform,
+)
 from pymc.pytensorf import constant_fold
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Variable
@@ -119,6 +124,7 @@ def check_model(model: pm.Model) -> None:
         if rv in model.free_RVs:
             _check_missing(rv)
             _check_density(rv)
+            _check_circle(rv, model.rvs_to_transforms[rv])
     for term in [*model.basic_RVs, *model.potentials]:
         _check_likelihood(term)
     for rv in model.observed_RVs:
@@ -181,6 +187,20 @@ def _no_density(what: str, name: str) -> str:
         "censored or rounded variable, draw the variable itself and clip or round it where it is "
         "used; for whole numbers, use a distribution of integers (and integer bounds)."
     )
+
+
+def _check_circle(rv: Variable, transform: Transform | None) -> None:
+    """Refuse a variable on a circle that is transformed before: its density has infinite mass."""
+    steps = transform.transform_list if isinstance(transform, ChainedTransform) else []
+    if any(isinstance(step, CircularTransform) for step in steps):
+        raise ModelError(
+            f"the transform circular must be the only one of a variable, got {rv.name} with "
+            f"{' and '.join(step.name for step in steps)}, whose density repeats along the line "
+            "and has infinite mass: PyMC adds transform=... to the usual one. Write "
+            f'pm.Uniform("{rv.name}", -np.pi, np.pi, '
+            "default_transform=pm.distributions.transforms.circular) or "
+            f'pm.VonMises("{rv.name}", 0, 1e-6).'
+        )
 
 
 def _check_missing(rv: Variable) -> None:
@@ -308,6 +328,7 @@ def _is_random(variable: Variable) -> bool:
     return any(isinstance(v.type, RandomGeneratorType) for v in ancestors([variable]))
 
 
+_ROUNDING = 1e-9  # of an angle, in periods
 # If a smaller share of prior draws is accepted, the truncated prior cannot be drawn by rejection.
 _MIN_ACCEPTANCE = 1e-3
 
@@ -320,6 +341,19 @@ def refuse_low_acceptance(n_kept: int, n_tried: int) -> None:
             f"{n_kept} of {n_tried} are. Use pm.Truncated, or a prior whose support fits its "
             "transform."
         )
+
+
+def refuse_beyond_circle(layout: Layout, period: Floats, x: Floats) -> None:
+    """Refuse variables on a circle whose prior reaches beyond it."""
+    for k in np.flatnonzero(period):
+        if (np.abs(x[:, k]) > (0.5 + _ROUNDING) * period[k]).any():
+            (name,) = (v.name for v in layout.variables if v.start <= k < v.start + v.size)
+            raise ModelError(
+                f"a variable with the transform circular must lie between -pi and pi, got {name}, "
+                "whose prior reaches beyond, where its density would be that of another angle. "
+                f'Write pm.VonMises("{name}", ...), or pm.Uniform from -np.pi to np.pi, or leave '
+                "the transform out."
+            )
 
 
 def refuse_ties(layout: Layout, x: Floats) -> None:

@@ -12,6 +12,13 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.distributions.transforms import Ordered
+from pymc.logprob.transforms import (
+    ChainedTransform,
+    IntervalTransform,
+    LogOddsTransform,
+    LogTransform,
+    Transform,
+)
 from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.rebuild import rebuild_collect_shared
 from pytensor.graph.basic import Constant, Variable
@@ -155,9 +162,9 @@ def prior_sampler(
     fgraph = FunctionGraph(outputs=with_factors_at_once(with_exact_car(cloned)), clone=False)
     log_order_mass = 0.0
     for rv, clone in zip(model.free_RVs, fgraph.outputs[len(unconstrained) :], strict=True):
-        transform = model.rvs_to_transforms[rv]
-        if isinstance(transform, Ordered) and _is_exchangeable(rv):
-            _sort(fgraph, clone, ascending=transform.ascending)
+        order = _order_of(rv, model.rvs_to_transforms[rv])
+        if order is not None and _is_exchangeable(rv):
+            _sort(fgraph, clone, ascending=order.ascending)
             *batch, n = shape_of(rv)
             log_order_mass -= float(np.prod(batch)) * lgamma(n + 1)
     try:
@@ -276,6 +283,19 @@ def _sort(fgraph: FunctionGraph, rv: Variable, *, ascending: bool) -> None:
     ordered = rising if ascending else rising[..., ::-1]
     for node, position in clients:
         fgraph.change_node_input(node, position, ordered, import_missing=True, check=False)
+
+
+def _order_of(rv: Variable, transform: Transform | None) -> Ordered | None:
+    """Return the ordered transform of a variable, also after others that keep the order."""
+    *first, last = (
+        transform.transform_list if isinstance(transform, ChainedTransform) else [transform]
+    )
+    keeps = all(
+        isinstance(step, LogTransform | LogOddsTransform)
+        or (isinstance(step, IntervalTransform) and step.args_fn(*rv.owner.inputs)[0] is not None)
+        for step in first
+    )
+    return last if keeps and isinstance(last, Ordered) else None
 
 
 def _is_exchangeable(rv: Variable) -> bool:

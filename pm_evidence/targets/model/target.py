@@ -242,6 +242,7 @@ class PyMCTarget:
             particles = self.evaluate(x[np.isfinite(x).all(axis=1)])
             checks.refuse_undefined(self, particles)
             checks.refuse_ties(self.layout, drawn[np.isfinite(drawn).all(axis=1)])
+            checks.refuse_beyond_circle(self.layout, self.period, x)
             if not self._keeps_support.all():
                 particles = particles.take(np.flatnonzero(particles.log_density[:, 0] > -np.inf))
             kept.append(particles)

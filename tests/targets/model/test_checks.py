@@ -46,6 +46,8 @@ def observed_car():
     pm.CAR("y", np.zeros(3), W=CHAIN, alpha=0.5, tau=np.float64(1.0), observed=Y)
 
 
+circular = pm.distributions.transforms.circular
+
 REFUSED = {
     "flat": (
         lambda: pm.Normal("y", pm.Flat("a"), 1, observed=Y),
@@ -79,6 +81,10 @@ REFUSED = {
     "observed_flat": (
         lambda: pm.Flat("y", observed=Y),
         r"proper likelihood, got y ~ pm\.Flat, .*not integrate to one",
+    ),
+    "circle_after_an_interval": (
+        lambda: pm.VonMises("y", pm.Uniform("a", -np.pi, np.pi, transform=circular), 1, observed=Y),
+        r"circular must be the only one .* got a with interval and circular.*default_transform=",
     ),
     "car_component": (car_component, r"pm\.CAR must be a separate variable, got one inside of y"),
     "atom_and_density": (

@@ -312,6 +312,16 @@ def test_circular_draws_stay_on_the_circle():
     check_cdf(turned, stats.vonmises(1.0).cdf)
 
 
+def test_priors_that_reach_beyond_the_circle_are_refused():
+    """Their density at a draw would be that of another angle."""
+    circle = {"default_transform": pm.distributions.transforms.circular}
+    _, values = draws_of(lambda: pm.Uniform("a", -np.pi, np.pi, **circle))
+    check_cdf(values["a"], stats.uniform(-np.pi, 2 * np.pi).cdf)
+    for prior in (pm.Uniform, pm.Normal):
+        with pytest.raises(ModelError, match="must lie between -pi and pi, got a, whose prior"):
+            draws_of(lambda prior=prior: prior("a", 0, 2 * np.pi, **circle))
+
+
 def test_imputed_values():
     """Missing data are free variables with the prior that the model gives them."""
 
@@ -344,6 +354,33 @@ def test_exchangeable_ordered_variables_are_sorted():
     np.testing.assert_allclose(values["least"], values["cuts"][:, 0], atol=1e-5)
     assert target.log_order_mass == pytest.approx(-math.lgamma(4))
     assert target.log_prior_mass == pytest.approx(-math.log(6))
+
+
+@pytest.mark.parametrize(
+    ("prior", "cdf"),
+    [
+        (lambda: pm.Exponential("r", 0.5, shape=2, transform=ordered), stats.expon(0, 2.0).cdf),
+        (lambda: pm.Uniform("r", 1, 4, shape=2, transform=ordered), stats.uniform(1, 3).cdf),
+    ],
+)
+def test_ordered_after_another_transform(prior, cdf):
+    """PyMC adds an ordered transform to the usual one, which keeps the order."""
+    target, values = draws_of(prior)
+    assert (np.diff(values["r"], axis=1) > 0).all()
+    check_cdf(values["r"][:, 1], lambda x: cdf(x) ** 2)
+    assert target.log_prior_mass == pytest.approx(-math.log(2)) and target.prior_acceptance == 1.0
+
+
+def test_ordered_after_a_transform_that_turns_the_order():
+    """An interval with an upper bound alone: the prior has to be drawn by rejection."""
+    interval = pm.distributions.transforms.Interval(None, 0.0)
+    chain = pm.distributions.transforms.Chain([interval, ordered])
+
+    def build():
+        pm.Uniform("x", -1.0, 0.0, shape=2, default_transform=chain, initval=[-0.2, -0.5])
+
+    target, values = draws_of(build)
+    assert (np.diff(values["x"], axis=1) < 0).all() and target.log_order_mass == 0.0
 
 
 def test_unequal_ordered_variables_are_rejected():
