@@ -160,7 +160,9 @@ def effort_of(target: Any) -> float:
     """
     if not isinstance(target, PyMCTarget):
         return 1.0
-    return float(np.clip(_CHEAP / max(target.n_numbers, 1), _LEAST_EFFORT, 1.0))
+    density = target.differentiable if target.backend == "numpy" else None
+    in_loops = density.n_in_loops if isinstance(density, NumpyDensity) else 0
+    return float(np.clip(_CHEAP / max(target.n_numbers, in_loops, 1), _LEAST_EFFORT, 1.0))
 
 
 def _known_of(target: PyMCTarget) -> dict[str, bool]:

@@ -56,6 +56,15 @@ def test_long_data_take_less_effort():
         assert effort_of(target_of(regression(rows)[0])) == pytest.approx(effort, rel=0.01), rows
 
 
+def test_loops_of_scalars_take_less_effort():
+    """Derivatives of incomplete beta functions are series, and take most of the time."""
+    with pm.Model() as model:
+        size = pm.Exponential("size", 1.0)
+        counts = pm.NegativeBinomial.dist(mu=2.0, alpha=size)
+        pm.Truncated("y", counts, lower=1, observed=[1, 3, 2, 7])
+    assert effort_of(target_of(model)) == 1.0 > effort_of(target_of(model, backend="numpy"))
+
+
 def test_what_has_no_setup():
     with pytest.raises(TypeError, match="have a method annealing_setup, got int"):
         annealing_setup(3, "auto")

@@ -24,6 +24,8 @@ _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, _DOUBLES, _DOUBLES, _DOUBLES, _WOR
 # Points are evaluated in blocks for which the largest result of an operation has at most so many
 # elements, which a processor's cache holds.
 _LARGEST = 2**15
+# Numbers that a loop makes for each of its results: some 50 steps of 30 operations.
+_IN_LOOP = 1500
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ class NumpyDensity(Density):
     has_gradient: bool  # whether the function returns gradients
     n_rows: int  # how many points are evaluated together
     n_numbers: int = 0  # how many numbers the operations give for one point
+    n_in_loops: int = 0  # about how many are made in loops of scalars
     by_rows: bool = False
     slow_ops: tuple[str, ...] = ()
 
@@ -109,7 +112,9 @@ def numpy_density(
     sizes = [size // 2 for size in sizes]
     flat = _of_flat_vectors(program, layout)
     n_rows = max(_LARGEST // max(sizes, default=1), 1)
-    return NumpyDensity(flat, layout.size, arrays, gradient is not None, n_rows, sum(sizes))
+    in_loops = _IN_LOOP * sum(n for n, own in zip(sizes, program.in_loops, strict=True) if own)
+    has_gradient = gradient is not None
+    return NumpyDensity(flat, layout.size, arrays, has_gradient, n_rows, sum(sizes), in_loops)
 
 
 def by_compiled_rows(compiled: CompiledDensity, n_dim: int) -> NumpyDensity:

@@ -14,6 +14,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import io_toposort
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.scan.op import Scan
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce
@@ -41,12 +42,16 @@ class LoopError(NotBatchedError):
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """An operation: its function, the places of inputs and outputs, and those not used again."""
+    """An operation: its function, the places of inputs and outputs, and those not used again.
+
+    ``in_loop`` is whether it is a loop of scalars, such as a series of a derivative of ``betainc``.
+    """
 
     function: Form
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     free: tuple[int, ...]
+    in_loop: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,11 @@ class _Program:
         sizes: list[int] = []
         self._after(inputs, self.steps, sizes)
         return sizes
+
+    @property
+    def in_loops(self) -> list[bool]:
+        """Which of the results are those of loops of scalars, in the order of ``sizes``."""
+        return [step.in_loop for step in self.steps for _ in step.outputs]
 
     def _after(
         self, inputs: Sequence[Any], steps: Sequence[_Operation], sizes: list[int] | None = None
@@ -160,7 +170,8 @@ def _program(fgraph: Any) -> _Program:
         unused = (v for v in node.inputs if last_use[v] is node and v not in kept)
         free = {place_of(v) for v in unused if not isinstance(v, Constant)}
         at = tuple(map(place_of, node.inputs)), tuple(map(place_of, node.outputs))
-        steps.append(_Operation(numpy_form(node.op, node), *at, tuple(sorted(free))))
+        in_loop = isinstance(getattr(node.op, "scalar_op", None), ScalarLoop)
+        steps.append(_Operation(numpy_form(node.op, node), *at, tuple(sorted(free)), in_loop))
     return _Program(values, steps, [place_of(v) for v in fgraph.outputs])
 
 

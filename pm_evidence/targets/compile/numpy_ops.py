@@ -19,6 +19,7 @@ import scipy
 from numpy.typing import NDArray
 from pytensor.graph.basic import Constant
 from pytensor.scalar.basic import Cast, Clip, Composite, Identity, Second
+from pytensor.scalar.loop import ScalarLoop
 from pytensor.scalar.math import Log1mexp, Sigmoid, Softplus, TriGamma
 from pytensor.tensor.basic import Alloc, AllocDiag, ExtractDiag, Join, Split
 from pytensor.tensor.blockwise import Blockwise
@@ -103,6 +104,8 @@ def _of_scalar(op: Any, node: Any) -> Callable[..., Any]:
     dtype = np.dtype(node.outputs[0].type.dtype)
     if isinstance(op, Composite):
         return _composed(op)
+    if isinstance(op, ScalarLoop):
+        return _looped(op)
     if isinstance(op, Cast):
         return lambda x: np.asarray(x).astype(dtype)
     if type(op) in _OF_SCALARS:
@@ -120,18 +123,58 @@ def _of_scalar(op: Any, node: Any) -> Callable[..., Any]:
     return ufunc
 
 
-def _composed(op: Composite) -> Callable[..., Any]:
+def _looped(op: ScalarLoop) -> Callable[..., Any]:
+    """Return the function of arrays for a loop, such as the series of a derivative of ``betainc``.
+
+    A step is made for all numbers together whose loops have not ended.
+    """
+    step, n_carried = _composed(op), len(op.outputs) - op.is_while
+
+    def looped(n_steps: Any, *inputs: Any) -> Any:
+        most, *whole = np.broadcast_arrays(n_steps, *inputs)
+        shape, most = most.shape, most.ravel()
+        values = [
+            np.asarray(x, kind.dtype).ravel() for x, kind in zip(whole, op.inputs, strict=True)
+        ]
+        results = [values[k].astype(out.dtype) for k, out in enumerate(op.outputs[:n_carried])]
+        ended, left = np.zeros(most.size, bool), np.arange(most.size)
+        for done in range(int(most.max(initial=0))):
+            goes_on = (most[left] > done) & ~ended[left]
+            if not goes_on.all():
+                left = left[goes_on]
+                values = [x[goes_on] for x in values]
+            if not left.size:
+                break
+            found = step(*values)
+            found = found if isinstance(found, list) else [found]
+            values[:n_carried] = [np.broadcast_to(x, left.shape) for x in found[:n_carried]]
+            for result, value in zip(results, values, strict=False):
+                result[left] = value
+            if op.is_while:
+                ended[left] = found[-1]
+        results += [ended] if op.is_while else []
+        shaped = [result.reshape(shape) for result in results]
+        return shaped if len(shaped) > 1 else shaped[0]
+
+    return looped
+
+
+def _composed(op: Composite | ScalarLoop) -> Callable[..., Any]:
     """Return the function of arrays for an operation that is made of others."""
-    graph = op.fgraph
-    steps = [(node, _of_scalar(node.op, node)) for node in graph.toposort()]
+    graph, nodes = op.fgraph, op.fgraph.toposort()
+    constants = dict.fromkeys(v for node in nodes for v in node.inputs if isinstance(v, Constant))
+    every = [*graph.inputs, *constants, *(out for node in nodes for out in node.outputs)]
+    place = {variable: k for k, variable in reversed(list(enumerate(every)))}  # the first of equals
+    known = [np.asarray(v.data) for v in constants]
+    steps = [(_of_scalar(n.op, n), [place[v] for v in n.inputs], len(n.outputs)) for n in nodes]
+    wanted = [place[out] for out in graph.outputs]
 
     def composed(*inputs: Any) -> Any:
-        values: dict[Any, Any] = dict(zip(graph.inputs, inputs, strict=True))
-        for node, function in steps:
-            given = [values[v] if v in values else np.asarray(v.data) for v in node.inputs]
-            found = function(*given)
-            values |= zip(node.outputs, found if len(node.outputs) > 1 else [found], strict=True)
-        results = [values[out] for out in graph.outputs]
+        values = [*inputs, *known]
+        for function, given, n_outputs in steps:
+            found = function(*[values[k] for k in given])
+            values += found if n_outputs > 1 else [found]
+        results = [values[k] for k in wanted]
         return results if len(results) > 1 else results[0]
 
     return composed

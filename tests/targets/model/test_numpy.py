@@ -189,6 +189,7 @@ GRAPHS = {
     "trigamma": lambda x: pt.psi(1.0 + pt.exp(x)).sum() * x[0],
     "erfcx": lambda x: pt.log(pt.erfcx(x)).sum(),
     "betainc": lambda x: pt.betainc(2.0, 3.0, pt.sigmoid(x)).sum(),
+    "betainc of all": lambda x: pt.betainc(pt.exp(x[:4]), pt.exp(x[1:]), pt.sigmoid(x[4])).sum(),
     "gammainc": lambda x: pt.gammainc(pt.exp(x[0]), 1.5),
     "i0": lambda x: pt.log(pt.i0(x)).sum(),
     "softmax": lambda x: pt.log(pt.special.softmax(x))[1],

@@ -317,9 +317,9 @@ def test_priors_that_reach_beyond_the_circle_are_refused():
     circle = {"default_transform": pm.distributions.transforms.circular}
     _, values = draws_of(lambda: pm.Uniform("a", -np.pi, np.pi, **circle))
     check_cdf(values["a"], stats.uniform(-np.pi, 2 * np.pi).cdf)
-    for prior in (pm.Uniform, pm.Normal):
+    for family in (pm.Uniform, pm.Normal):
         with pytest.raises(ModelError, match="must lie between -pi and pi, got a, whose prior"):
-            draws_of(lambda prior=prior: prior("a", 0, 2 * np.pi, **circle))
+            draws_of(lambda family=family: family("a", 0, 2 * np.pi, **circle))
 
 
 def test_imputed_values():
