@@ -270,7 +270,8 @@ def _verdicts(
             Status.INCONSISTENT,
             "forward and reverse work contradict each other (the fluctuation theorem is violated "
             f"by {misfit:.1f} standard errors): the reverse paths did not start from the "
-            "posterior. Give them better starts (reverse_start=), more stages or a better kernel.",
+            "posterior. Give them better starts by method=pe.methods.AIS(reverse_start=idata), "
+            "more stages or a better kernel.",
         )
 
 

@@ -164,8 +164,8 @@ _SAME_MODES = (
     "reverse_start (data, for a restricted Boltzmann machine)."
 )
 _OTHER_STARTS = (
-    "Pass posterior draws for reverse paths to start from (reverse_start=idata), use "
-    "method=pe.methods.SMC(chain_length=50)"
+    "Pass posterior draws for reverse paths to start from, by "
+    "method=pe.methods.AIS(reverse_start=idata), or use method=pe.methods.SMC(chain_length=50)"
 )
 
 

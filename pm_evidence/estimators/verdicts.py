@@ -207,7 +207,7 @@ def short_of_target(estimate: LogEvidence, target_mcse: float) -> LogEvidence:
         return estimate
     message = (
         f"the error is {estimate.mcse:.3g} nats and not {target_mcse:.3g}: by default a run ends "
-        f"after some rounds. Pass target_mcse={1.01 * target_mcse:.3g} or max_time to go on."
+        "after some rounds. Pass max_time in seconds, or the target_mcse that you need, to go on."
     )
     return replace(estimate, message=message)
 
