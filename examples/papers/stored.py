@@ -147,7 +147,7 @@ MADE = (
         "fraccaro2016/figure2.py FOLDER --points 100",
         _named(*POINTS),
         ("usps_3v5/usps_3v5.npz",),
-        5,
+        30,
     ),
     Figure(
         "fraccaro2016_figure2",

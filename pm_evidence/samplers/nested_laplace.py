@@ -63,9 +63,10 @@ _WIDTH, _TAIL = 0.5, 2.0
 # The approximations count as complete if no neighbours differ by more nats from what they predict
 # of each other, where the mass is at most the second number of nats below the largest.
 _WORST_DIVERGENCE, _HEAVY = 30.0, 4.0
-# A lattice whose approximations differ more is made closer, once, so that they differ by so much.
-# That is done if variables are many, and differ by at most so many nats each.
-_AIM, _EACH = 15.0, 0.1
+# A lattice whose approximations differ more along an axis is made closer along it, once, so that
+# they differ by so much. That is done if the present points are a larger share of the new ones, or
+# if variables are many and differ by at most so many nats each.
+_AIM, _LEAST_SHARE, _EACH = 15.0, 0.3, 0.1
 # A peak is a new one if it is so many nats higher than a lattice that covers it shows; largest
 # number of lattices.
 _HIGHER, _MOST_LATTICES = 1.0, 8
@@ -241,9 +242,12 @@ class Regions:
         if not lattice.fill(self.top):
             self.spread_too_far = True
             return None
-        if not lattice.is_even and lattice.unevenness < _EACH * self.conditional.rest.size:
-            closer = (_AIM / lattice.unevenness) ** 0.5 * lattice.spacing
-            finer = HyperparameterGrid(self.conditional, lattice.highest, closer)
+        uneven = lattice.unevenness
+        share = np.sqrt(_AIM / np.maximum(uneven, _WORST_DIVERGENCE))
+        share[uneven < _WORST_DIVERGENCE] = 1.0
+        small = uneven.max(initial=0.0) < _EACH * self.conditional.rest.size
+        if (uneven >= _WORST_DIVERGENCE).any() and (small or share.prod() > _LEAST_SHARE):
+            finer = HyperparameterGrid(self.conditional, lattice.highest, share * lattice.spacing)
             if finer.fill(self.top):
                 lattice = finer
         self.lattices.append(lattice)
@@ -405,24 +409,24 @@ class HyperparameterGrid:
     @property
     def is_even(self) -> bool:
         """Whether approximations of some mass predict their neighbours."""
-        return self.unevenness < _WORST_DIVERGENCE
+        return bool((self.unevenness < _WORST_DIVERGENCE).all())
 
     @property
-    def unevenness(self) -> float:
+    def unevenness(self) -> Floats:
         """How far approximations of some mass are from what their neighbours predict, in nats.
 
         The largest Kullback-Leibler divergence between the conditional density at a point and the
-        one that its neighbour predicts there.
+        one that its neighbour along each axis predicts there, shape ``(k,)``.
         """
         least = self.highest.log_mass - _HEAVY
         heavy = {index: each for index, each in self.known.items() if each.log_mass > least}
-        found = [
-            self.conditional.divergence(heavy[neighbour], here)
-            for index, here in heavy.items()
-            for neighbour in _neighbours(index)
-            if neighbour in heavy
-        ]
-        return float(np.max(found, initial=0.0))
+        found = np.zeros(self.spacing.size)
+        for index, here in heavy.items():
+            for k, neighbour in enumerate(_neighbours(index)):
+                if neighbour in heavy:
+                    divergence = self.conditional.divergence(heavy[neighbour], here)
+                    found[k // 2] = max(found[k // 2], divergence)
+        return found
 
     @property
     def log_volume(self) -> float:
