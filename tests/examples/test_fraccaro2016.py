@@ -1,6 +1,5 @@
 """Fraccaro et al. (2016): runs are kept, agree with each other, and are tabulated and drawn."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +79,8 @@ def test_intervals_hold_the_ratio_of_variances():
 @pytest.mark.parametrize(
     ("name", "compare"),
     [
-        ("fraccaro2016_figure2", partial(runs.comparisons, pairs=figure2.PAIRS)),
-        ("fraccaro2016_figure2_100_points", partial(runs.comparisons, pairs=figure2.PAIRS)),
+        ("fraccaro2016_figure2", figure2.compared),
+        ("fraccaro2016_figure2_100_points", figure2.compared),
         ("fraccaro2016_figure4", figure4.compared_all),
     ],
 )

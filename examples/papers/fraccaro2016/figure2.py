@@ -189,7 +189,7 @@ def compared(runs: pd.DataFrame) -> pd.DataFrame:
         paths = (runs["setting"] == label) & (runs["size"] == size)
         found = comparisons(runs[paths | plain].assign(size=size), [(label, "RM")])
         parts.append(found[found["cost"] == "seconds"])
-    return pd.concat([part for part in parts if len(part)] or parts[:1])
+    return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
 def batch_of(method: Method, data: tuple[np.ndarray, ...], size: int, seed: int) -> dict[str, Any]:
