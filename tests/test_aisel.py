@@ -230,6 +230,8 @@ def test_parameters_of_two_estimated_variables():
     assert "bridge" not in dt["log_evidence"]["estimator"].values
     check(dt, np.logaddexp(*parts))
     assert set(np.unique(dt["posterior"]["high"])) == {0, 1}
+    # the discrete parameter keeps its prior, whose density is asked for without the likelihoods
+    check(sample(model, draws=1000, reference="fit"), np.logaddexp(*parts))
 
 
 def test_a_potential_of_the_prior():

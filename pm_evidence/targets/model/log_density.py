@@ -96,7 +96,9 @@ def density_graphs(
     return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
 
 
-def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable], Variable]:
+def discrete_prior_graph(
+    model: pm.Model, layout: Layout, left_out: Collection[Variable] = ()
+) -> tuple[list[Variable], Variable]:
     """Return the log prior of the discrete variables as a graph of all free variables."""
     discrete = [rv for rv in model.free_RVs if np.dtype(rv.dtype).kind in "iub"]
     continuous = set(model.free_RVs) - set(discrete)
@@ -110,8 +112,8 @@ def discrete_prior_graph(model: pm.Model, layout: Layout) -> tuple[list[Variable
                 "example by pm.Mixture, or leave reference out."
             )
     with quietly():
-        (log_prior,) = _sums_of(model, (discrete,), ())
-    graphs = density_graphs(model, layout, log_likelihood=log_prior)
+        (log_prior,) = _sums_of(model, (discrete,), left_out)
+    graphs = density_graphs(model, layout, log_likelihood=log_prior, left_out=left_out)
     return graphs.parts, graphs.log_density[1]
 
 

@@ -217,7 +217,7 @@ class PyMCTarget:
     @cached_property
     def discrete_prior(self) -> CompiledDensity:
         """Log prior of the discrete variables, with a log likelihood of 0 beside it."""
-        parts, log_prior = discrete_prior_graph(self.model, self.layout)
+        parts, log_prior = discrete_prior_graph(self.model, self.layout, self._left_out)
         return compile_density(parts, [log_prior, pt.constant(0.0)], None, self.compile_kwargs)
 
     # draws ----------------------------------------------------------------------------------
