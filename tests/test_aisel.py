@@ -4,6 +4,7 @@ Exact values come from Kalman filters and from quadrature. Estimates are held to
 at fixed seeds; 8 islands fail that in about one of 200 cases.
 """
 
+import pickle
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -16,6 +17,8 @@ from real_data import load_csv
 from scipy import stats
 
 import pm_evidence as pe
+from pm_evidence.references.target import ReferencedTarget
+from pm_evidence.targets.model.cache import target_of
 from pm_evidence.testing.systems import log_integral
 from tests.models import GROUPS, shared
 from tests.repeated_runs import HEADER, repeat
@@ -151,6 +154,17 @@ def test_annealing_from_another_density(reference, resampling):
     if resampling is None:
         bar = [pe.log_evidence(found, estimator="bar").mcse for found in (dt, plain)]
         assert bar[0] < bar[1]
+
+
+def test_a_reference_reaches_other_processes():
+    """An executor pickles the target with what annealing starts from."""
+    target = target_of(linear_model(20))
+    moved = target.changed(start=ReferencedTarget(target.evaluated, STUDENT))
+    for one in (moved, target):
+        again = pickle.loads(pickle.dumps(one))
+        # a sequence of seeds counts the seeds that it has given
+        before, after = (each.draw(9, np.random.SeedSequence(1)).x for each in (one, again))
+        np.testing.assert_array_equal(before, after)
 
 
 @pytest.mark.parametrize("resampling", ["systematic", pytest.param(None, marks=pytest.mark.slow)])
