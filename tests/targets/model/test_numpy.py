@@ -12,8 +12,11 @@ from importlib.util import find_spec
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 import pytest
+from pytensor.scalar.loop import ScalarLoop
+from pytensor.tensor.elemwise import Elemwise
 
 from benchmarks.practitioner_models import CASES
 from pm_evidence.core.exceptions import ModelError
@@ -257,6 +260,20 @@ GRAPHS = {
 def test_operations(name):
     """Each has a form of its own, or is done by PyTensor's, which must know of the batch."""
     check_graph(GRAPHS[name])
+
+
+def test_loops_of_different_lengths():
+    """Each number has its own number of steps, and may end before."""
+    x = ps.float64("x")
+    n, start = pt.lvector("n"), pt.dvector("start")
+    doubled = Elemwise(ScalarLoop(init=[x], update=[x * 2]))(n, start)
+    capped, over = Elemwise(ScalarLoop(init=[x], update=[x * 2], until=ps.gt(x, 3)))(n, start)
+    program = numpy_graph.numpy_function([n, start], [doubled, capped, over])
+    steps, values = np.array([0, 1, 3, 6]), np.array([5.0, 1.0, 1.0, 1.0])
+    with_limit, with_end, ended = program(steps, values)
+    np.testing.assert_array_equal(with_limit, values * 2.0**steps)
+    np.testing.assert_array_equal(with_end, [5.0, 2.0, 8.0, 8.0])
+    np.testing.assert_array_equal(ended, [False, False, True, True])
 
 
 def test_large_triangular_systems_and_matrices():
