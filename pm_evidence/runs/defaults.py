@@ -247,6 +247,8 @@ _FIRST, ANNEALING = 10_000, 900_000
 # NumPy takes about 1.5 nanoseconds for each number that the operations of the graph give, and as
 # long as for so many further numbers for each point. With more work in all it takes ten seconds.
 _PER_POINT, _MOST = 3_000, 6e9
+# Where it reads long data some rows at a time, compiled code is hardly faster.
+_MOST_OF_DATA = 2e11
 
 
 def expected_evaluations(sampler: Any, limits: Limits, *, is_short: bool) -> float:
@@ -317,7 +319,8 @@ def _is_short(target: Any, n_evaluations: float) -> bool:
     density = target.differentiable
     if not isinstance(density, NumpyDensity):
         return False
-    return (density.n_numbers + _PER_POINT) * n_evaluations <= _MOST
+    most = _MOST_OF_DATA if density.by_data else _MOST
+    return (density.n_numbers + _PER_POINT) * effort_of(target) * n_evaluations <= most
 
 
 # Number of coordinates up to which the approximations of log-concave posteriors cost little, and of

@@ -15,6 +15,7 @@ from pm_evidence.core.interrupts import interruptible
 from pm_evidence.targets.compile.numba_density import CompiledDensity, Density, Floats
 from pm_evidence.targets.compile.numba_graph import exchanged, shared_to_inputs
 from pm_evidence.targets.compile.numpy_graph import NotBatchedError, batched, numpy_function
+from pm_evidence.targets.compile.numpy_rows import RowProgram
 from pm_evidence.targets.layout import Layout
 
 type Function = Callable[[Floats, Any, bool], tuple[Floats, Floats | None]]
@@ -42,6 +43,7 @@ class NumpyDensity(Density):
     n_rows: int  # how many points are evaluated together
     n_numbers: int = 0  # how many numbers the operations give for one point
     n_in_loops: int = 0  # about how many are made in loops of scalars
+    by_data: bool = False  # whether long data are read some rows at a time
     by_rows: bool = False
     slow_ops: tuple[str, ...] = ()
 
@@ -104,16 +106,24 @@ def numpy_density(
         many, graphs = batched(parts, outputs)
         program = numpy_function([*many, *data_inputs], graphs)
         arrays = [np.asarray(value) for value in values]
-        sizes = program.sizes(*_parts(np.zeros((2, layout.size)), layout), *arrays)
+        points = _parts(np.zeros((2, layout.size)), layout)
+        by_rows = RowProgram.of(program, points, arrays)
+        sizes = [] if by_rows else program.sizes(*points, *arrays)
     except NotBatchedError:
         raise
     except Exception as error:  # PyTensor's have no type in common, and compiled code is as right
         raise NotBatchedError(f"{type(error).__name__}: {error}") from error
     sizes = [size // 2 for size in sizes]
+    has_gradient = gradient is not None
+    if by_rows is not None:
+        flat, n_rows = _of_flat_vectors(by_rows, layout), by_rows.n_points
+        n_numbers = by_rows.n_numbers
+        return NumpyDensity(
+            flat, layout.size, arrays, has_gradient, n_rows, n_numbers, by_data=True
+        )
     flat = _of_flat_vectors(program, layout)
     n_rows = max(_LARGEST // max(sizes, default=1), 1)
     in_loops = _IN_LOOP * sum(n for n, own in zip(sizes, program.in_loops, strict=True) if own)
-    has_gradient = gradient is not None
     return NumpyDensity(flat, layout.size, arrays, has_gradient, n_rows, sum(sizes), in_loops)
 
 

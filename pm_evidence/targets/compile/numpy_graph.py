@@ -1,7 +1,7 @@
 """PyTensor graphs of one point as functions of many that NumPy evaluates; nothing is compiled."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -41,32 +41,49 @@ class LoopError(NotBatchedError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
-    """An operation: its function, the places of inputs and outputs, and those not used again.
-
-    ``in_loop`` is whether it is a loop of scalars, such as a series of a derivative of ``betainc``.
-    """
+class Operation:
+    """An operation: its function, the places of inputs and outputs, and those not used again."""
 
     function: Form
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     free: tuple[int, ...]
-    in_loop: bool
+    node: Any  # that of the graph
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether it is a loop of scalars, such as a series of a derivative of ``betainc``."""
+        return isinstance(getattr(self.node.op, "scalar_op", None), ScalarLoop)
+
+    def freeing(self, places: tuple[int, ...]) -> "Operation":
+        """Return the operation with other values that are not used again."""
+        return replace(self, free=places)
+
+    def write(self, values: list[Any]) -> None:
+        """Carry it out on the values at the places of its inputs."""
+        found = self.function(*[values[k] for k in self.inputs])
+        if len(self.outputs) > 1:
+            for place, value in zip(self.outputs, found, strict=True):
+                values[place] = value
+        else:
+            values[self.outputs[0]] = found
+        for place in self.free:
+            values[place] = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Program:
+class Program:
     """The operations of a graph, one after the other, on a list of values."""
 
     values: list[Any]  # the values of constants at their places; inputs come first
-    steps: list[_Operation]  # the operations
+    steps: list[Operation]  # the operations
     results: list[int]  # places of the outputs
     # The operations that the first of the outputs need, by their number
-    shorter: dict[int, list[_Operation]] = field(default_factory=dict)
+    shorter: dict[int, list[Operation]] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, n_results: int | None = None) -> list[Any]:
         """Return the outputs, or the first of them."""
-        values = self._after(inputs, self._for_first(n_results))
+        values = self._after(inputs, self.steps_for(n_results))
         return [values[place] for place in self.results[:n_results]]
 
     def sizes(self, *inputs: Any) -> list[int]:
@@ -81,30 +98,23 @@ class _Program:
         return [step.in_loop for step in self.steps for _ in step.outputs]
 
     def _after(
-        self, inputs: Sequence[Any], steps: Sequence[_Operation], sizes: list[int] | None = None
+        self, inputs: Sequence[Any], steps: Sequence[Operation], sizes: list[int] | None = None
     ) -> list[Any]:
         """Return the values after some steps, and add the sizes of their results to a list."""
         values = [*inputs, *self.values[len(inputs) :]]
         with np.errstate(all="ignore"):
             for step in steps:
-                found = step.function(*[values[k] for k in step.inputs])
-                if len(step.outputs) > 1:
-                    for place, value in zip(step.outputs, found, strict=True):
-                        values[place] = value
-                else:
-                    values[step.outputs[0]] = found
+                step.write(values)
                 if sizes is not None:
                     sizes.extend(np.size(values[place]) for place in step.outputs)
-                for place in step.free:
-                    values[place] = None
         return values
 
-    def _for_first(self, n_results: int | None) -> list[_Operation]:
+    def steps_for(self, n_results: int | None) -> list[Operation]:
         """Return the steps that the first outputs need, or all outputs."""
         if n_results is None:
             return self.steps
         if n_results not in self.shorter:
-            needed, kept = set(self.results[:n_results]), list[_Operation]()
+            needed, kept = set(self.results[:n_results]), list[Operation]()
             for step in reversed(self.steps):
                 if needed.intersection(step.outputs):
                     needed.update(step.inputs)
@@ -137,7 +147,7 @@ def _check_loops(parts: Sequence[Variable], graphs: Sequence[Variable]) -> None:
             dependent.update(node.outputs)
 
 
-def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _Program:
+def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Program:
     """Return a function of arrays that evaluates graphs."""
     fgraph = FunctionGraph(list(inputs), list(outputs), clone=True)
     # where nodes were made is copied from node to node, and grows without end in long graphs
@@ -152,7 +162,7 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> _
     return _program(fgraph)
 
 
-def _program(fgraph: Any) -> _Program:
+def _program(fgraph: Any) -> Program:
     """Return the operations of a graph as functions."""
     order = fgraph.toposort()
     places = {variable: k for k, variable in enumerate(fgraph.inputs)}
@@ -170,9 +180,8 @@ def _program(fgraph: Any) -> _Program:
         unused = (v for v in node.inputs if last_use[v] is node and v not in kept)
         free = {place_of(v) for v in unused if not isinstance(v, Constant)}
         at = tuple(map(place_of, node.inputs)), tuple(map(place_of, node.outputs))
-        in_loop = isinstance(getattr(node.op, "scalar_op", None), ScalarLoop)
-        steps.append(_Operation(numpy_form(node.op, node), *at, tuple(sorted(free)), in_loop))
-    return _Program(values, steps, [place_of(v) for v in fgraph.outputs])
+        steps.append(Operation(numpy_form(node.op, node), *at, tuple(sorted(free)), node))
+    return Program(values, steps, [place_of(v) for v in fgraph.outputs])
 
 
 def inlined(graphs: list[Variable]) -> list[Variable]:

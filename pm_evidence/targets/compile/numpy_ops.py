@@ -324,16 +324,23 @@ def _incremented(op: AdvancedIncSubtensor, node: Any) -> Form:
     if op.set_instead_of_inc or not whole or added.type.ndim != base.type.ndim:
         return usual
     (axis,) = lists
-    index = np.asarray(getattr(indices[axis], "data", None))
-    if index.ndim != 1 or index.dtype.kind not in "iu" or not index.size:
+    known = getattr(indices[axis], "data", None)
+    index = indices[axis].type
+    if index.ndim != 1 or index.dtype[0] not in "iu" or (known is not None and not known.size):
         return usual
-    order = np.argsort(index, kind="stable")
-    unique, start = np.unique(index[order], return_index=True)
+    if known is not None:
+        order = np.argsort(known, kind="stable")
+        unique, start = np.unique(known[order], return_index=True)
 
-    def incremented(x: NDArray[Any], y: NDArray[Any], *_: Any) -> NDArray[Any]:
+    def incremented(x: NDArray[Any], y: NDArray[Any], index: NDArray[Any]) -> NDArray[Any]:
         found = np.moveaxis(x.copy(), axis, -1)
         terms = np.moveaxis(np.broadcast_to(y, _with(x.shape, axis, index.size)), axis, -1)
-        found[..., unique] += np.add.reduceat(terms[..., order], start, axis=-1)
+        if index is known:
+            found[..., unique] += np.add.reduceat(terms[..., order], start, axis=-1)
+        else:  # some rows of all
+            index = index % found.shape[-1]
+            for point in np.ndindex(terms.shape[:-1]):
+                found[point] += np.bincount(index, terms[point], found.shape[-1])
         return np.moveaxis(found, -1, axis)
 
     return incremented

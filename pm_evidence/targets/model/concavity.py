@@ -31,6 +31,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Reshape, Shape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 
+from pm_evidence.targets.compile.numpy_ops import numpy_form
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.log_scale import BinomialExcess, ExponentialExcess
 
@@ -366,13 +367,12 @@ def _evaluated(node: Any, arguments: Sequence[Function]) -> list[Function]:
         return found if all(each.value is not None for each in found) else []
     if isinstance(node.op, HasInnerGraph):  # a loop would have to be compiled
         return []
-    results: list[list[Any]] = [[None] for _ in node.outputs]
     try:
         with np.errstate(all="ignore"):
-            node.op.perform(node, [each.value for each in arguments], results)
+            found = numpy_form(node.op, node)(*[each.value for each in arguments])
     except Exception:  # an operation may raise anything, and the run meets it again
         return []
-    return [Function.constant(result) for (result,) in results]
+    return list(map(Function.constant, found if len(node.outputs) > 1 else [found]))
 
 
 def _result(node: Any, arguments: Sequence[Function]) -> Function:

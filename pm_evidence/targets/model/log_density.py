@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pymc as pm
@@ -42,8 +43,35 @@ class DensityGraphs:
     """Log prior and log likelihood as graphs."""
 
     parts: list[Variable]  # inputs: the unconstrained values of the free variables, float64
-    log_density: list[Variable]  # log prior with Jacobians, and log likelihood, in nats
+    usual: list[Variable]  # log prior with Jacobians, and log likelihood, in nats
     guards: list[upstream.Guard]  # indices that depend on the free variables
+    # Whether the free variables are beyond double precision, where NaN stands for minus infinity
+    beyond: Variable | None = None
+
+    @cached_property
+    def log_density(self) -> list[Variable]:
+        """Log prior with Jacobians, and log likelihood, in nats."""
+        return [self._where_defined(graph, graph, -np.inf) for graph in self.usual]
+
+    def gradient(self) -> list[list[Variable]]:
+        """Return the derivatives of both with respect to each part."""
+        found = []
+        for graph in self.usual:
+            smooth = pm.pytensorf.rewrite_pregrad(graph)
+            slopes = pt.grad(smooth, self.parts, disconnected_inputs="ignore")
+            found.append([self._where_defined(graph, slope, 0.0) for slope in slopes])
+        return found
+
+    def _where_defined(self, graph: Variable, result: Variable, otherwise: float) -> Variable:
+        """Return a result, and another one where the graph it is of should be minus infinity.
+
+        Far out on a transformed scale the variable itself is 0 or infinite in double precision,
+        which is outside of its support. Not all densities check this: that of ``pm.ZeroSumNormal``
+        is ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
+        """
+        if self.beyond is None:
+            return result
+        return pt.switch(pt.isnan(graph) & self.beyond, otherwise, result)
 
     def wrong_index(self, values: Sequence[NDArray[np.float64]]) -> str | None:
         """Return the error of an index at these values of ``parts``; None if all are valid."""
@@ -93,7 +121,7 @@ def density_graphs(
         graphs[0] = graphs[0] + changed.log_prior
     graphs = upstream.in_double_precision(with_gamma_ratios(graphs))
     graphs, guards = upstream.with_guarded_indices(graphs)
-    return DensityGraphs(parts, _impossible_beyond_doubles(model, graphs, values), guards)
+    return DensityGraphs(parts, graphs, guards, _beyond_doubles(model, values))
 
 
 def discrete_prior_graph(
@@ -122,12 +150,7 @@ def gradient_graphs(graphs: DensityGraphs) -> list[list[Variable]] | None:
     """Return the gradients of both log densities with respect to every part, or None."""
     try:
         with quietly():
-            return [
-                pt.grad(
-                    pm.pytensorf.rewrite_pregrad(term), graphs.parts, disconnected_inputs="ignore"
-                )
-                for term in graphs.log_density
-            ]
+            return graphs.gradient()
     except (NotImplementedError, NullTypeGradError):
         return None
 
@@ -185,25 +208,15 @@ def densities_of(
     return dict(zip(usual, terms, strict=True)), special
 
 
-def _impossible_beyond_doubles(
-    model: pm.Model, graphs: list[Variable], values: Mapping[Variable, Variable]
-) -> list[Variable]:
-    """Return log densities that are minus infinity where a scale of 0 made them NaN.
-
-    Far out on a transformed scale the variable itself is 0 or infinite in double precision, which
-    is outside of its support. Not all densities check this: that of ``pm.ZeroSumNormal`` is
-    ``-inf + inf`` at ``sigma=0``, where its limit is minus infinity.
-    """
+def _beyond_doubles(model: pm.Model, values: Mapping[Variable, Variable]) -> Variable | None:
+    """Return whether an exponential of the free variables is 0 or infinite in double precision."""
     far = [
         ((values[value] < _LEAST_EXPONENT) | (values[value] > _GREATEST_EXPONENT)).any()
         for rv, value in zip(model.free_RVs, model.value_vars, strict=True)
         if model.rvs_to_transforms[rv] is not None
         and not isinstance(model.rvs_to_transforms[rv], CircularTransform)
     ]
-    if not far:
-        return graphs
-    beyond = pt.any(pt.stack(far))
-    return [pt.switch(pt.isnan(graph) & beyond, -np.inf, graph) for graph in graphs]
+    return pt.any(pt.stack(far)) if far else None
 
 
 def _refuse_without_density(model: pm.Model, error: NotImplementedError) -> None:
