@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # imported where they are used
     )
     from pm_evidence.targets.estimated.random_effects import RandomEffects
     from pm_evidence.targets.estimated.state_space import StateSpace
+    from pm_evidence.targets.model.rows_on_workers import rows_on_workers
 
 _SUBMODULES = ["estimators", "extending", "gp", "kernels", "lattices", "methods", "mixtures"]
 _SUBMODULES += ["paths", "rbm", "references", "schedules"]
@@ -92,6 +93,7 @@ _NAMES = {  # by module
     ),
     "targets.estimated.random_effects": ("RandomEffects",),
     "targets.estimated.state_space": ("StateSpace",),
+    "targets.model.rows_on_workers": ("rows_on_workers",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

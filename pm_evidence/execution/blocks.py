@@ -37,7 +37,7 @@ from pm_evidence.core.interrupts import (
     interrupt_answered,
     silent,
 )
-from pm_evidence.core.rows import RowWork, divided_by, dividing, one_blas_thread
+from pm_evidence.core.rows import RowWork, divided_by, dividing, keep_freed_memory, one_blas_thread
 
 # Exceptions that say that an object cannot be pickled.
 NOT_PICKLED = (pickle.PicklingError, TypeError, AttributeError)
@@ -355,6 +355,7 @@ def _guarded(task: Task | Pickled, n_losses: int) -> Any:
     ``n_losses`` makes repeated calls differ: Dask would return the result of the first call again.
     """
     try:
+        keep_freed_memory()
         # in the worker, because a pickled exception loses its cause
         with exceptions_of_users(), usual_floats(), one_blas_thread():
             block: Task = task.opened() if isinstance(task, Pickled) else task

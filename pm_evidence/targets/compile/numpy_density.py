@@ -14,7 +14,12 @@ from pytensor.graph.basic import Variable
 from pm_evidence.core.interrupts import interruptible
 from pm_evidence.targets.compile.numba_density import CompiledDensity, Density, Floats
 from pm_evidence.targets.compile.numba_graph import exchanged, shared_to_inputs
-from pm_evidence.targets.compile.numpy_graph import NotBatchedError, batched, numpy_function
+from pm_evidence.targets.compile.numpy_graph import (
+    NotBatchedError,
+    batched,
+    gives_gradient,
+    numpy_function,
+)
 from pm_evidence.targets.compile.numpy_rows import RowProgram
 from pm_evidence.targets.layout import Layout
 
@@ -113,18 +118,20 @@ def numpy_density(
         raise
     except Exception as error:  # PyTensor's have no type in common, and compiled code is as right
         raise NotBatchedError(f"{type(error).__name__}: {error}") from error
-    sizes = [size // 2 for size in sizes]
     has_gradient = gradient is not None
     if by_rows is not None:
-        flat, n_rows = _of_flat_vectors(by_rows, layout), by_rows.n_points
-        n_numbers = by_rows.n_numbers
+        flat = _of_flat_vectors(by_rows, layout)
+        n_rows, n_numbers = by_rows.n_points, by_rows.n_numbers
         return NumpyDensity(
             flat, layout.size, arrays, has_gradient, n_rows, n_numbers, by_data=True
         )
-    flat = _of_flat_vectors(program, layout)
+    flat, sizes = _of_flat_vectors(program, layout), [size // 2 for size in sizes]
     n_rows = max(_LARGEST // max(sizes, default=1), 1)
     in_loops = _IN_LOOP * sum(n for n, own in zip(sizes, program.in_loops, strict=True) if own)
-    return NumpyDensity(flat, layout.size, arrays, has_gradient, n_rows, sum(sizes), in_loops)
+    on_workers = any(gives_gradient(step.node) is not None for step in program.steps)
+    return NumpyDensity(
+        flat, layout.size, arrays, has_gradient, n_rows, sum(sizes), in_loops, by_data=on_workers
+    )
 
 
 def by_compiled_rows(compiled: CompiledDensity, n_dim: int) -> NumpyDensity:

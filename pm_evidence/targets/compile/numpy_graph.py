@@ -155,11 +155,28 @@ def numpy_function(inputs: Sequence[Variable], outputs: Sequence[Variable]) -> P
         variable.tag.trace = []
     with without_traces():
         _mode().optimizer.rewrite(fgraph)
+    _evaluate_with_gradient(fgraph)
     for node in fgraph.apply_nodes:
         op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
         if isinstance(op, _IN_STEPS):
             raise NotBatchedError(f"{type(op).__name__} is done step by step")
     return _program(fgraph)
+
+
+def _evaluate_with_gradient(fgraph: Any) -> None:
+    """Take the values of operations from those that give the gradient with the value."""
+    with_gradient = {
+        tuple(node.inputs): node for node in fgraph.apply_nodes if gives_gradient(node) is True
+    }
+    for node in list(fgraph.apply_nodes):
+        other = with_gradient.get(tuple(node.inputs))
+        if other is not None and gives_gradient(node) is False:
+            fgraph.replace(node.outputs[0], other.outputs[0])
+
+
+def gives_gradient(node: Any) -> bool | None:
+    """Return whether an operation gives its gradient too; None if it never does."""
+    return getattr(getattr(node.op, "core_op", node.op), "with_gradient", None)
 
 
 def _program(fgraph: Any) -> Program:

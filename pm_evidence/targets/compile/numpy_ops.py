@@ -480,6 +480,11 @@ def _sorted(op: SortOp, node: Any) -> Form:
     return lambda x: np.sort(x, axis=axis, kind=op.kind)
 
 
+def of_matrices(kind: type, form: Callable[[Any, Any], Form | None]) -> None:
+    """Enter the form of an operation on each point of a batch."""
+    _OF_MATRICES[kind] = form
+
+
 _OF_MATRICES: dict[type, Callable[[Any, Any], Form | None]] = {
     AdvancedSubtensor: _chosen,
     Dot: _product,

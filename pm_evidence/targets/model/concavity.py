@@ -34,6 +34,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pm_evidence.targets.compile.numpy_ops import numpy_form
 from pm_evidence.targets.layout import FlatVariable
 from pm_evidence.targets.model.log_scale import BinomialExcess, ExponentialExcess
+from pm_evidence.targets.model.rows_on_workers import SumOverRows
 
 Floats = NDArray[np.float64]
 
@@ -325,11 +326,15 @@ def known_functions(
     inputs: Sequence[Variable],
     graphs: Sequence[Variable],
     given: Mapping[Variable, Any] | None = None,
+    known: Mapping[Variable, Function] | None = None,
 ) -> list[Function]:
-    """Return what is known of some graphs as functions of inputs that take all real values."""
+    """Return what is known of some graphs as functions of inputs that take all real values.
+
+    Of some variables the values may be given, or what is known of them.
+    """
     given = given or {}
     free = [variable for variable in inputs if variable not in given]
-    known = {variable: Function(AFFINE) for variable in free}
+    known = {variable: Function(AFFINE) for variable in free} | dict(known or {})
     known.update((variable, Function.constant(x)) for variable, x in given.items())
     for node in io_toposort([], list(graphs)):
         arguments = [_of(variable, known) for variable in node.inputs]
@@ -625,7 +630,18 @@ _OF_NUMBERS: dict[type, Rule] = {
     ExponentialExcess: _excess,
     BinomialExcess: _excess,
 }
+
+
+def _of_rows(node: Any, arguments: Sequence[Function]) -> Function:
+    """Return what is known of a sum over rows on workers, from the rows that stand for all."""
+    rows = node.op.rows
+    inner, given = rows.likelihood, dict(zip(rows.likelihood.data, rows.stand_ins, strict=True))
+    known = dict(zip(inner.parts, arguments, strict=True))
+    return known_functions([], [inner.total], given, known)[0]
+
+
 _OF_ANYTHING: dict[type, Rule] = {
+    SumOverRows: _of_rows,
     ps.Identity: _first,
     ps.Second: lambda node, arguments: arguments[1],
     ps.Switch: _switch,

@@ -100,8 +100,11 @@ class PyMCTarget:
         """Number of data and constants that an evaluation reads, and of results that it makes."""
         model = self.model
         values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
-        used = ancestors([*model.observed_RVs, *model.potentials, *values])
-        return sum(_n_elements(v) for v in used if isinstance(v.type, TensorType))
+        used = list(ancestors([*model.observed_RVs, *model.potentials, *values]))
+        of_others = {v.owner: getattr(v.owner.op, "n_numbers", 0) for v in used if v.owner}
+        return sum(of_others.values()) + sum(
+            _n_elements(v) for v in used if isinstance(v.type, TensorType)
+        )
 
     @cached_property
     def likelihood_varies(self) -> bool:
