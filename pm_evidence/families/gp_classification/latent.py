@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import log_ndtr
 
 from pm_evidence.core.checks import check_choice, check_count, check_positive
@@ -25,6 +26,8 @@ METRICS = ("gaussian", "identity")
 # Iterations of the implicit steps end when momenta and positions move by less than this, relatively
 # to the largest. A trajectory on which they do not is rejected.
 _TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
+# Numbers of the matrices of members that move together.
+_MOST_NUMBERS = 2**23
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +212,8 @@ class RiemannianHMC(NativeKernel):
     Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
     (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
     of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
-    reference). Each step factorises a matrix of all data points about ten times: this kernel is
-    for comparisons.
+    reference). Each step factorises and inverts a matrix of all data points: this kernel is for
+    comparisons.
     """
 
     step_size: float = 0.1
@@ -226,120 +229,163 @@ class RiemannianHMC(NativeKernel):
         """Move every member along one trajectory; see ``contracts.Kernel``."""
         n, k = state.x.shape
         noise, threshold = normals(streams, 2 * k), np.log(uniforms(streams, 1)[:, 0])
-        x, acceptance = state.x.copy(), np.zeros(n)
-        for m in range(n):
+        x, log_ratio = state.x.copy(), np.empty(n)
+        size = max(_MOST_NUMBERS // k**2, 1)
+        for start in range(0, n, size):
+            rows = slice(start, start + size)
             with np.errstate(over="ignore", invalid="ignore"):  # implicit steps that diverge
-                proposal, log_ratio = self._trajectory(_Point(path, beta, x[m]), noise[m])
-            acceptance[m] = np.exp(min(log_ratio, 0.0))
-            if threshold[m] < log_ratio:
-                x[m] = proposal
-        info = MoveInfo(float(acceptance.mean()), n * self.n_leapfrogs)
-        return path.at(x), info
+                here = _Points(path, beta, x[rows])
+                proposal, log_ratio[rows] = self._trajectories(here, noise[rows])
+            accepted = threshold[rows] < log_ratio[rows]
+            x[rows][accepted] = proposal[accepted]
+        acceptance = np.exp(np.minimum(log_ratio, 0.0)).mean()
+        return path.at(x), MoveInfo(float(acceptance), n * self.n_leapfrogs)
 
-    def _trajectory(self, here: "_Point", noise: Floats) -> tuple[Floats, float]:
-        """Return the end of a trajectory and the log of its acceptance ratio, in nats."""
-        x = here.x
+    def _trajectories(self, here: "_Points", noise: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of trajectories and the logs of their acceptance ratios, in nats."""
         momentum = here.momentum(noise)
         start, step = here.hamiltonian(momentum), self.step_size
+        found = np.isfinite(start)
         for _ in range(self.n_leapfrogs):
-            half = _half_kicked(here, momentum, step)
-            there = None if half is None else _moved(here, half, step)
-            if half is None or there is None:
-                return x, -np.inf
-            here, momentum = there, half - 0.5 * step * there.slope(half)
+            half, kicked = _half_kicked(here, momentum, step)
+            x, moved = _moved(here, half, step)
+            found &= kicked & moved
+            # those that are not found stay where they are, and are rejected
+            here = _Points(here.path, here.beta, np.where(found[:, None], x, here.x))
+            momentum = half - 0.5 * step * here.slope(half)
         log_ratio = start - here.hamiltonian(momentum)
-        return here.x, log_ratio if np.isfinite(log_ratio) else -np.inf
+        return here.x, np.where(found & np.isfinite(log_ratio), log_ratio, -np.inf)
 
 
-_solve = partial(solve_triangular, lower=True, check_finite=False)
+class _Points:
+    """States with their metrics ``M = inv(K) + diag(d)``, one in each row, at ``beta``.
 
-
-class _Point:
-    """A state with its metric ``M = inv(K) + diag(d)``, where the path is at ``beta``.
-
-    The density is the prior times the likelihood to the power beta, and Gaussian factors.
+    The density is the prior times the likelihood to the power beta, and Gaussian factors. With
+    ``B = I + sqrt(d) K sqrt(d)``, the inverse of a metric is ``K - K sqrt(d) inv(B) sqrt(d) K``.
+    No row depends on the others.
     """
 
     def __init__(self, path: LatentPath, beta: float, x: Floats) -> None:
         target, last, self.rest = path.target, path.target.gaussians[1.0], path.rest(beta)
-        self.path, self.beta, self.x = path, beta, x  # shape (k,): latent values
+        self.path, self.beta, self.x = path, beta, x  # shape (n, k): latent values
         self.covariance, self.factor = target.prior_covariance, target.factor
         self.signs = target.signs.astype(np.float64)
         self.precisions, self.shifts = self.rest * last.precisions, self.rest * last.shifts
-        above, below = (log_ndtr_and_hazards(t)[1] for t in (x, -x))
-        information = beta * above * below
-        # shape (k,): what the likelihood adds to the metric, and its derivative
+        # what the likelihood adds to the metric, and by which factor it changes with x
+        information, change = self._information(x)
         self.d = self.precisions + information
-        self.derivative = information * (below - above - 2.0 * x)
+        self.root = np.sqrt(self.d)
         log_likelihood, self.hazards = log_ndtr_and_hazards(self.signs * x)
-        self.log_likelihood, self.root = log_likelihood.sum(), np.sqrt(self.d)
-        matrix = self.root[:, None] * self.covariance * self.root
-        matrix[np.diag_indices(len(x))] += 1.0
-        self.lower = np.linalg.cholesky(matrix)
+        self.log_likelihood = log_likelihood.sum(axis=1)
+        self.inverse = np.empty((*x.shape, x.shape[1]))
+        self.log_volume = np.array([self._invert(m) for m in range(len(x))])
+        # times the diagonal of the inverse metric, which is (1 - diagonal) / d
+        shares = np.divide(information, self.d, out=np.zeros_like(x), where=self.d > 0.0)
+        self.derivative = information * change
+        diagonal = self.inverse[:, *np.diag_indices(x.shape[1])]
+        self._of_volume = 0.5 * shares * change * (1.0 - diagonal)
 
-    def velocity(self, momentum: Floats) -> Floats:
-        """Return ``inv(M)`` times a momentum."""
-        product = self.covariance @ momentum
-        inner = _solve(self.lower, self.root * product)
-        outer = _solve(self.lower, inner, trans=1)
-        velocity: Floats = product - self.covariance @ (self.root * outer)
+    def _information(self, x: Floats) -> tuple[Floats, Floats]:
+        above, below = (log_ndtr_and_hazards(t)[1] for t in (x, -x))
+        return self.beta * above * below, below - above - 2.0 * x
+
+    def _invert(self, m: int) -> float:
+        """Set ``inv(B)`` of a row, and return half of the log determinant of B."""
+        matrix = self.root[m, :, None] * self.covariance * self.root[m]
+        matrix[np.diag_indices(len(matrix))] += 1.0
+        lower, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
+        if failed:
+            self.inverse[m] = np.nan
+            return np.nan
+        log_volume = np.log(lower.diagonal()).sum()
+        inverse = dpotri(lower, lower=1, overwrite_c=1)[0]
+        self.inverse[m] = np.tril(inverse) + np.tril(inverse, -1).T
+        return float(log_volume)
+
+    def velocity(self, momentum: Floats, rows: Any = slice(None)) -> Floats:
+        """Return ``inv(M)`` times momenta of some rows."""
+        product, root = times(self.covariance, momentum.T).T, self.root[rows]
+        inner = root * np.matmul(self.inverse[rows], (root * product)[..., None])[..., 0]
+        velocity: Floats = product - times(self.covariance, inner.T).T
         return velocity
 
     def momentum(self, noise: Floats) -> Floats:
-        """Return a draw from ``N(0, M)`` made of twice as many standard normal draws."""
-        first, second = np.split(noise, 2)
-        draw: Floats = _solve(self.factor, first, trans=1)
+        """Return draws from ``N(0, M)``, each made of twice as many standard normal draws."""
+        first, second = np.split(noise, 2, axis=1)
+        draw = np.array([_solve(self.factor, row, trans=1) for row in first])
         return draw + self.root * second
 
-    def hamiltonian(self, momentum: Floats) -> float:
-        """Return minus the log density of state and momentum, up to a constant, in nats."""
-        x, white = self.x, _solve(self.factor, self.x)
-        log_density = self.beta * self.log_likelihood - 0.5 * white @ white
-        log_density += (x * (self.shifts - 0.5 * self.precisions * x)).sum()
-        kinetic = 0.5 * momentum @ self.velocity(momentum)
-        return float(kinetic + np.log(self.lower.diagonal()).sum() - log_density)
+    def hamiltonian(self, momentum: Floats) -> Floats:
+        """Return minus the log density of states and momenta, up to a constant, in nats."""
+        white = np.array([_solve(self.factor, row) for row in self.x])
+        log_density = self.beta * self.log_likelihood - 0.5 * (white**2).sum(axis=1)
+        log_density += (self.x * (self.shifts - 0.5 * self.precisions * self.x)).sum(axis=1)
+        kinetic = 0.5 * (momentum * self.velocity(momentum)).sum(axis=1)
+        hamiltonian: Floats = kinetic + self.log_volume - log_density
+        return hamiltonian
 
     @cached_property
     def _steady(self) -> Floats:
-        """The part of the slope that does not depend on momenta."""
-        prior = _solve(self.factor, _solve(self.factor, self.x), trans=1)
+        """The part of the slopes that does not depend on momenta."""
+        prior = np.array([_solve(self.factor, _solve(self.factor, row), trans=1) for row in self.x])
         likelihood = self.beta * self.signs * self.hazards
         rest = self.shifts - self.precisions * self.x
-        reduced = _solve(self.lower, self.root[:, None] * self.covariance)
-        # the diagonal of ``inv(M)``
-        diagonal = self.covariance.diagonal() - np.einsum("ij,ij->j", reduced, reduced)
-        steady: Floats = prior - likelihood - rest + 0.5 * self.derivative * diagonal
+        steady: Floats = prior - likelihood - rest + self._of_volume
         return steady
 
-    def slope(self, momentum: Floats) -> Floats:
-        """Return the gradient of the Hamiltonian by the latent values."""
-        return self._steady - 0.5 * self.derivative * self.velocity(momentum) ** 2
+    def slope(self, momentum: Floats, rows: Any = slice(None)) -> Floats:
+        """Return the gradients of the Hamiltonian by the latent values, of some rows."""
+        velocity = self.velocity(momentum, rows)
+        return self._steady[rows] - 0.5 * self.derivative[rows] * velocity**2
+
+    def moved(self, momentum: Floats, x: Floats, velocity: Floats, rows: Any) -> Floats:
+        """Return nearly ``inv(M(x))`` times momenta, given a velocity that is nearly the same.
+
+        If the velocity does not change, it is that with the metric at ``x``.
+        """
+        change = self.precisions + self._information(x)[0] - self.d[rows]
+        return self.velocity(momentum - change * velocity, rows)
 
 
-def _half_kicked(here: _Point, momentum: Floats, step: float) -> Floats | None:
-    """Return the momentum after half a step, which is given implicitly; None if it is not found."""
-    half = momentum
+def _half_kicked(here: _Points, momentum: Floats, step: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return momenta after half a step, which are given implicitly, and which are found."""
+    half, active = momentum.copy(), np.arange(len(momentum))
     for _ in range(_MOST_ITERATIONS):
-        before, half = half, momentum - 0.5 * step * here.slope(half)
-        if _close(half - before, half):
-            return half
-    return None
-
-
-def _moved(here: _Point, momentum: Floats, step: float) -> _Point | None:
-    """Return the state after a step, which is given implicitly; None if it is not found."""
-    velocity = here.velocity(momentum)
-    there = _Point(here.path, here.beta, here.x + step * velocity)
-    for _ in range(_MOST_ITERATIONS):
-        x = here.x + 0.5 * step * (velocity + there.velocity(momentum))
-        if not np.isfinite(x).all():
+        new = momentum[active] - 0.5 * step * here.slope(half[active], active)
+        done = _close(new - half[active], new)
+        half[active] = new
+        active = active[~done]
+        if not active.size:
             break
-        done, there = _close(x - there.x, x), _Point(here.path, here.beta, x)
-        if done:
-            return there
-    return None
+    return half, ~np.isin(np.arange(len(momentum)), active)
 
 
-def _close(change: Floats, value: Floats) -> bool:
-    """Return whether a change of positions or momenta is small."""
-    return bool(np.abs(change).max() <= _TOLERANCE * (1.0 + np.abs(value).max()))
+def _moved(here: _Points, momentum: Floats, step: float) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return states after a step, which are given implicitly, and which are found.
+
+    Velocities with the metric of the end are found by iterations with the metric of the start, so
+    that no other is factorised.
+    """
+    first = here.velocity(momentum)
+    velocity, x = first.copy(), here.x + step * first
+    active = np.arange(len(x))
+    for _ in range(_MOST_ITERATIONS):
+        new = here.moved(momentum[active], x[active], velocity[active], active)
+        moved = here.x[active] + 0.5 * step * (first[active] + new)
+        done = _close(new - velocity[active], new) & _close(moved - x[active], moved)
+        velocity[active], x[active] = new, moved
+        active = active[~done]
+        if not active.size:
+            break
+    return x, ~np.isin(np.arange(len(x)), active)
+
+
+def _close(change: Floats, value: Floats) -> NDArray[np.bool_]:
+    """Return in which rows a change of positions or momenta is small."""
+    close: NDArray[np.bool_] = np.abs(change).max(axis=1) <= _TOLERANCE * (
+        1.0 + np.abs(value).max(axis=1)
+    )
+    return close
+
+
+_solve = partial(solve_triangular, lower=True, check_finite=False)

@@ -41,11 +41,12 @@ def test_slopes_are_those_of_the_hamiltonian(reference):
     path = problem(reference, 4)
     rng = np.random.default_rng(1)
     x, momentum, step = 2.0 * rng.standard_normal(4), rng.standard_normal(4), 1e-5
-    slope = riemannian._Point(path, 0.6, x).slope(momentum)
+    (slope,) = riemannian._Points(path, 0.6, x[None]).slope(momentum[None])
     for i in range(4):
         shift = step * np.eye(4)[i]
         above, below = (
-            riemannian._Point(path, 0.6, x + sign * shift).hamiltonian(momentum) for sign in (1, -1)
+            riemannian._Points(path, 0.6, (x + sign * shift)[None]).hamiltonian(momentum[None])[0]
+            for sign in (1, -1)
         )
         assert slope[i] == pytest.approx((above - below) / (2.0 * step), rel=1e-6, abs=1e-7)
 
@@ -53,13 +54,17 @@ def test_slopes_are_those_of_the_hamiltonian(reference):
 def test_trajectories_run_backwards():
     """With the momentum turned round, implicit steps come back to their start."""
     path = problem("prior", 4)
-    here = riemannian._Point(path, 1.0, np.array([0.5, -1.0, 2.0, 0.1]))
-    momentum = here.momentum(np.random.default_rng(2).standard_normal(8))
-    half = riemannian._half_kicked(here, momentum, 0.3)
-    there = riemannian._moved(here, half, 0.3)
+    starts = np.array([[0.5, -1.0, 2.0, 0.1], [3.0, 1.0, -2.0, 0.0]])
+    here = riemannian._Points(path, 1.0, starts)
+    momentum = here.momentum(np.random.default_rng(2).standard_normal((2, 8)))
+    half, kicked = riemannian._half_kicked(here, momentum, 0.3)
+    x, moved = riemannian._moved(here, half, 0.3)
+    there = riemannian._Points(path, 1.0, x)
     end = half - 0.15 * there.slope(half)
-    half = riemannian._half_kicked(there, -end, 0.3)
-    back = riemannian._moved(there, half, 0.3)
+    half, kicked_back = riemannian._half_kicked(there, -end, 0.3)
+    x, moved_back = riemannian._moved(there, half, 0.3)
+    back = riemannian._Points(path, 1.0, x)
+    assert (kicked & moved & kicked_back & moved_back).all()
     np.testing.assert_allclose(back.x, here.x, atol=1e-6)
     np.testing.assert_allclose(half - 0.15 * back.slope(half), -momentum, atol=1e-6)
 

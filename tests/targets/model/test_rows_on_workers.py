@@ -9,6 +9,12 @@ from pm_evidence.targets.model.target import PyMCTarget
 
 da = pytest.importorskip("dask.array")
 
+# other clusters of this machine may have the usual port
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
 N = 20_000
 RNG = np.random.default_rng(48)
 X = RNG.normal(size=(N, 3))
