@@ -69,7 +69,8 @@ class Digest:
         if isinstance(value, bytes | bytearray):
             return _hashed("bytes", value)
         if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-            return _hashed(f"array {value.dtype.str}{value.shape}", value.tobytes())
+            numbers = np.ascontiguousarray(value).reshape(-1).view(np.uint8)  # no copy
+            return _hashed(f"array {value.dtype.str}{value.shape}", numbers)
         if id(value) in self._open:
             return _hashed("again", b"%d" % self._open.index(id(value)))
         if id(value) in self._known:
@@ -171,8 +172,10 @@ class Digest:
         yield from (list(items or ()), list(pairs or ()))
 
 
-def _hashed(kind: str, content: bytes | bytearray) -> bytes:
-    return hashlib.sha256(f"{kind}:".encode() + content).digest()
+def _hashed(kind: str, content: Any) -> bytes:
+    found = hashlib.sha256(f"{kind}:".encode())
+    found.update(content)
+    return found.digest()
 
 
 def _name_of(kind: type) -> str:

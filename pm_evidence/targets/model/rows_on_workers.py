@@ -103,11 +103,9 @@ class RowsOnWorkers:
 
     def sums(self, points: Arrays, with_gradient: bool) -> Arrays:
         """Return the sums over all rows."""
-        futures = [
-            self.client.submit(_sums, self.sent, points, with_gradient, *chunk, pure=False)
-            for chunk in self.chunks
-        ]
-        found = self.client.gather(futures)
+        same = ([each] * len(self.chunks) for each in (self.sent, points, with_gradient))
+        rows = zip(*self.chunks, strict=True)
+        found = self.client.gather(self.client.map(_sums, *same, *rows, pure=False))
         return [reduce(np.add, each) for each in zip(*found, strict=True)]
 
 
