@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pytensor.scalar.basic import Second, Switch
+from pytensor.scalar.basic import AND, Second, Switch
 from pytensor.tensor.basic import Join, Split
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -371,12 +371,19 @@ class _Step:
 
 
 def _of_elements(step: _Step) -> _How:
-    """Return how of an elementwise operation; impossible rows of a block suffice for a density."""
-    scalar = getattr(step.op, "scalar_op", None)
-    is_check = isinstance(scalar, Switch) and step.of_block[0] and step.in_density
-    if is_check and not np.all(step.values[2] == -np.inf):
-        return None
+    """Return how of an elementwise operation.
+
+    Where a check of all rows makes a density impossible, one of the rows of a block suffices: the
+    sum over all rows is minus infinity too. Any other use of it needs all rows.
+    """
     n_axes = len({axis for axis in step.at if axis is not None})
+    if any(step.of_block):
+        scalar = getattr(step.op, "scalar_op", None)
+        only_decides = isinstance(scalar, Switch) and not any(step.of_block[1:])
+        if only_decides and step.in_density:
+            only_decides = bool(np.all(step.values[2] == -np.inf))
+        if not (only_decides or (isinstance(scalar, AND) and not n_axes)):
+            return None
     return n_axes == 1 if n_axes < 2 else None
 
 

@@ -100,6 +100,12 @@ def of_all():
     pm.Potential("y", pt.switch(pt.all(x > -2.0), -(x**2), -2.0 * x**2).sum())
 
 
+def of_product():
+    """The same, as a product."""
+    x = X @ slopes()
+    pm.Potential("y", (pt.all(x > -2.0) * -(x**2)).sum())
+
+
 def of_softmax():
     pm.Potential("y", (COUNTS * pm.math.log(pm.math.softmax(X @ slopes()))).sum())
 
@@ -139,7 +145,7 @@ MODELS = [
     two_lengths,
     of_average,
 ]
-NOT_DIVIDED = [of_all, of_softmax, of_order, of_neighbours]
+NOT_DIVIDED = [of_all, of_product, of_softmax, of_order, of_neighbours]
 
 
 @pytest.mark.parametrize("write", MODELS)
