@@ -45,8 +45,6 @@ _COMBINED += (np.logical_and, np.logical_or, np.bitwise_and, np.bitwise_or)
 _ALL = (np.logical_and, np.bitwise_and)
 # Operations that take checks of the rows of a block.
 _ON_CHECKS = (Elemwise, DimShuffle, Join, CAReduce)
-# The first results are densities, and the others are their gradients.
-_DENSITIES = 2
 
 
 class _NotDividedError(Exception):
@@ -76,16 +74,23 @@ class RowProgram:
 
     @classmethod
     def of(
-        cls, program: Program, points: Sequence[NDArray[Any]], data: Sequence[Any]
+        cls,
+        program: Program,
+        points: Sequence[NDArray[Any]],
+        data: Sequence[Any],
+        n_densities: int = 2,
     ) -> "RowProgram | None":
-        """Return a program by rows; None if its data are short, or it is not a sum over rows."""
+        """Return a program by rows; None if its data are short, or it is not a sum over rows.
+
+        The first results are densities, and the others are their gradients.
+        """
         constants = [program.values[k] for k in _constants(program, len(points) + len(data))]
         lengths = [n for each in (*data, *constants) for n in np.shape(each)]
         n_rows = max(lengths, default=0)
         if n_rows < FEWEST or any(n_rows in each.shape for each in points):
             return None
         try:
-            return _Trial(program, n_rows).carried_out([*points, *data])
+            return _Trial(program, n_rows, n_densities).carried_out([*points, *data])
         except _NotDividedError:
             return None
 
@@ -211,9 +216,9 @@ def _freeing(steps: list[Operation], kept: Sequence[int]) -> list[Operation]:
 class _Trial:
     """Finds the axes of rows while a program is carried out for few rows and points."""
 
-    def __init__(self, program: Program, n_rows: int) -> None:
+    def __init__(self, program: Program, n_rows: int, n_densities: int) -> None:
         self.program, self.n_rows = program, n_rows
-        self.of_density = program.steps_for(_DENSITIES)
+        self.of_density = program.steps_for(n_densities)
         self.axes, self.combined = dict[int, int | None](), dict[int, np.ufunc]()
         self.steps, self.n_of_rows, self.n_whole = list[Operation](), 0, 0
         self.width = 1

@@ -8,6 +8,7 @@ derivatives; these are added up in the order of the rows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from hashlib import sha256
 from math import prod
 from threading import Lock
 from typing import Any
@@ -16,10 +17,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.graph.basic import Apply, Variable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import ancestors, explicit_graph_inputs
+from pytensor.graph.traversal import ancestors, explicit_graph_inputs, toposort
+from pytensor.printing import debugprint
 
 from pm_evidence.core.checks import described
 from pm_evidence.core.exceptions import ModelError
@@ -50,6 +53,19 @@ class RowLikelihood:
         """Pickle the graph alone; workers make programs of their own."""
         return type(self), (self.parts, self.data, self.total)
 
+    @property
+    def digest(self) -> str:
+        """A digest of the function, which is the same in all processes."""
+        found = sha256(debugprint([self.total], print_type=True, file="str").encode())
+        for node in toposort([self.total]):
+            for each in node.inputs:
+                if isinstance(each, Constant | SharedVariable):
+                    found.update(repr(each.type).encode())
+                    value = each.data if isinstance(each, Constant) else each.get_value()
+                    is_array = isinstance(value, np.ndarray)
+                    found.update(value.tobytes() if is_array else repr(value).encode())
+        return found.hexdigest()[:16]
+
     def sums(self, points: Arrays, rows: Sequence[Any], with_gradient: bool) -> Arrays:
         """Return log likelihoods, shape ``(n,)``, and derivatives, shape ``(n, ...)`` each."""
         arrays = [
@@ -73,7 +89,7 @@ class RowLikelihood:
                 many, graphs = batched(self.parts, [self.total, *slopes])
                 program = numpy_function([*many, *self.data], graphs)
                 points = [np.zeros((2, *part.type.shape)) for part in self.parts]
-                by_rows = RowProgram.of(program, points, arrays)
+                by_rows = RowProgram.of(program, points, arrays, n_densities=1)
                 self._programs[n_rows] = program if by_rows is None else by_rows
             return self._programs[n_rows]
 
@@ -245,7 +261,7 @@ def rows_on_workers(
         list(zip(*chunks, strict=True)),
         len(arrays[0]),
         stand_ins,
-        f"{name} {' '.join(x.name for x in arrays)}",
+        " ".join((name, likelihood.digest, *(x.name for x in arrays))),
     )
     return pm.Potential(name, SumOverRows(rows)(*used))
 

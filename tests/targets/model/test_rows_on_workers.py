@@ -5,6 +5,8 @@ import pymc as pm
 import pytest
 
 import pm_evidence as pe
+from pm_evidence.targets.compile.numpy_rows import RowProgram
+from pm_evidence.targets.model.cache import identity_of
 from pm_evidence.targets.model.target import PyMCTarget
 
 da = pytest.importorskip("dask.array")
@@ -111,6 +113,42 @@ def test_chunks_of_other_sizes_change_the_last_digits_alone(client):
 def average(x, y):
     slopes = pm.modelcontext(None)["slopes"]
     return -((y - x @ slopes) ** 2).mean()
+
+
+def test_other_densities_of_the_same_data_are_told_apart(client):
+    """Models that are compared have terms of the same name, and the same parameters."""
+
+    def of(degrees):
+        def density(x, y):
+            model = pm.modelcontext(None)
+            mean = x @ model["slopes"]
+            return pm.logp(pm.StudentT.dist(degrees, mu=mean, sigma=model["noise"]), y)
+
+        return linear(client, density=density)
+
+    first, again, other = of(4.0), of(4.0), of(4.5)
+    names = [model.potentials[0].owner.op.name for model in (first, again, other)]
+    assert names[0] == names[1] != names[2]
+    assert identity_of(first) == identity_of(again) != identity_of(other)
+
+
+def test_counts_are_read_in_blocks(client):
+    """Also their gradient, where a check of all rates is a part of the density."""
+    with pm.Model() as model:
+        slopes = pm.Normal("slopes", 0.0, 1.0, shape=3)
+        pe.rows_on_workers(
+            "y",
+            lambda x, y: pm.logp(pm.Poisson.dist(pm.math.exp(x @ slopes)), y),
+            (chunked(X), chunked(BINARY)),
+            client=client,
+        )
+    rows = model.potentials[0].owner.op.rows
+    points = [np.random.default_rng(1).normal(scale=0.3, size=(3, 3))]
+    value, slope = rows.likelihood.sums(points, (X, BINARY), with_gradient=True)
+    assert isinstance(rows.likelihood._programs[N], RowProgram)
+    mean = np.exp(points[0] @ X.T)
+    np.testing.assert_allclose(slope, (BINARY - mean) @ X, rtol=1e-9)
+    np.testing.assert_allclose(rows.sums(points, with_gradient=True)[0], value, rtol=1e-12)
 
 
 def test_what_is_wrong_is_said(client):
