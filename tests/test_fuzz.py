@@ -29,6 +29,8 @@ NOT_CALLED = {
     "RaiseLikelihood",
     "SM08",
     "TrainingHistory",
+    # needs the client of a cluster; `test_rows_on_workers` calls it wrongly
+    "rows_on_workers",
     # kernels of single families, which are called with these
     "BlockGibbs",
     "ColourMetropolis",

@@ -5,9 +5,12 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+import pm_evidence as pe
 from pm_evidence.execution.blocks import dividing_rows
 from pm_evidence.targets.compile import numpy_rows
+from pm_evidence.targets.compile.numpy_graph import NotBatchedError
 from pm_evidence.targets.model.target import PyMCTarget
+from tests.targets.model.distributions import DISTRIBUTIONS, data_of, likelihood_model
 
 N = 9001  # more than the fewest, and no multiple of a block
 RNG = np.random.default_rng(48)
@@ -145,6 +148,15 @@ MODELS = [
     two_lengths,
     of_average,
 ]
+# Distributions whose values form one chain or vector, or whose density has no gradient or no rows.
+WITHOUT_ROWS = {"GaussianRandomWalk", "RandomWalk", "DiracDelta", "DiscreteUniform", "Interpolated"}
+WITHOUT_ROWS |= {
+    "HyperGeometric",
+    "LKJCholeskyCov",
+    "StickBreakingWeights",
+    "Triangular",
+    "Uniform",
+}
 NOT_DIVIDED = [of_all, of_product, of_softmax, of_order, of_neighbours]
 
 
@@ -158,6 +170,26 @@ def test_densities_and_gradients_are_those_of_all_rows(write):
     np.testing.assert_allclose(values, known, rtol=1e-12)
     np.testing.assert_allclose(again, known, rtol=1e-12)
     np.testing.assert_allclose(slopes_, known_slopes, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", sorted(set(DISTRIBUTIONS) - {"Simulator", "WishartBartlett"}))
+def test_each_distribution_is_that_of_all_rows(name):
+    """Of three values again and again."""
+    data = np.asarray(data_of(name))
+    if data.shape != (3,):
+        pytest.skip("its values are vectors")
+    try:
+        model = likelihood_model(name, np.resize(data, N))
+        _, (density, (values, slopes_), again), (_, (known, known_slopes), _) = both_of(model)
+    except (pe.ModelError, NotBatchedError, ValueError, AttributeError) as error:
+        pytest.skip(f"it has no batched density and gradient of many values: {error}")
+    assert density.by_data or name in WITHOUT_ROWS
+    np.testing.assert_allclose(values, known, rtol=1e-10)
+    np.testing.assert_allclose(again, known, rtol=1e-10)
+    largest = abs(known[np.isfinite(known)]).max()
+    np.testing.assert_allclose(slopes_, known_slopes, rtol=1e-8, atol=1e-8 * largest)
 
 
 @pytest.mark.parametrize("write", NOT_DIVIDED)
