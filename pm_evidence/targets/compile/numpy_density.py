@@ -121,10 +121,8 @@ def numpy_density(
     has_gradient = gradient is not None
     if by_rows is not None:
         flat = _of_flat_vectors(by_rows, layout)
-        n_rows, n_numbers = by_rows.n_points, by_rows.n_numbers
-        return NumpyDensity(
-            flat, layout.size, arrays, has_gradient, n_rows, n_numbers, by_data=True
-        )
+        sizes_of_runs = by_rows.n_points, by_rows.n_numbers, _IN_LOOP * by_rows.n_in_loops
+        return NumpyDensity(flat, layout.size, arrays, has_gradient, *sizes_of_runs, by_data=True)
     flat, sizes = _of_flat_vectors(program, layout), [size // 2 for size in sizes]
     n_rows = max(_LARGEST // max(sizes, default=1), 1)
     in_loops = _IN_LOOP * sum(n for n, own in zip(sizes, program.in_loops, strict=True) if own)

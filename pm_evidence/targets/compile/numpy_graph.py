@@ -175,8 +175,8 @@ def _evaluate_with_gradient(fgraph: Any) -> None:
 
 
 def gives_gradient(node: Any) -> bool | None:
-    """Return whether an operation gives its gradient too; None if it never does."""
-    return getattr(getattr(node.op, "core_op", node.op), "with_gradient", None)
+    """Return whether a sum over rows on workers gives its gradient too; None of other nodes."""
+    return getattr(getattr(node.op, "core_op", node.op), "sum_with_gradient", None)
 
 
 def _program(fgraph: Any) -> Program:

@@ -69,6 +69,7 @@ class RowProgram:
     combined: Mapping[int, np.ufunc]  # at each place where rows are reduced, how
     n_rows: int
     n_numbers: int  # how many numbers the operations give for one point
+    n_in_loops: int  # how many of these are made in loops of scalars
     width: int  # how many numbers the largest result of one row has
     passes: dict[int | None, list[_Pass]] = field(default_factory=dict)
 
@@ -221,6 +222,7 @@ class _Trial:
         self.of_density = program.steps_for(n_densities)
         self.axes, self.combined = dict[int, int | None](), dict[int, np.ufunc]()
         self.steps, self.n_of_rows, self.n_whole = list[Operation](), 0, 0
+        self.n_in_loops = 0
         self.width = 1
         self.values = list(program.values)  # for few rows
         self.whole = dict[int, Any]()  # arrays for all rows
@@ -238,11 +240,15 @@ class _Trial:
         results = self.program.results
         if any(place in self.axes for place in results) or not self.combined:
             raise _NotDividedError
-        of_rows = self.n_of_rows * self.n_rows // (_TRIED * _POINTS)
-        n_numbers, width = of_rows + self.n_whole // _POINTS, self.width
+        of_rows, in_loops = (
+            n * self.n_rows // (_TRIED * _POINTS) for n in (self.n_of_rows, self.n_in_loops)
+        )
+        n_numbers = of_rows + self.n_whole // _POINTS
         values = [*self.program.values, *[None] * (len(self.values) - len(self.program.values))]
         program = Program(values, self.steps, results)
-        return RowProgram(program, self.axes, self.combined, self.n_rows, n_numbers, width)
+        return RowProgram(
+            program, self.axes, self.combined, self.n_rows, n_numbers, in_loops, self.width
+        )
 
     def _seen(self, place: int, value: Any) -> None:
         """Note the rows of an array that is read, or computed once for all rows."""
@@ -269,6 +275,7 @@ class _Trial:
         for place in step.outputs:
             value = self.values[place]
             self.n_of_rows += np.size(value)
+            self.n_in_loops += step.in_loop * np.size(value)
             axes = [k for k, n in enumerate(np.shape(value)) if n == _TRIED]
             if len(axes) != (how is True):
                 raise _NotDividedError

@@ -140,6 +140,11 @@ class SumOverRows(Op):
         )
 
     @property
+    def sum_with_gradient(self) -> bool:
+        """Whether it gives the gradient too, by which NumPy's programs know the operation."""
+        return self.with_gradient
+
+    @property
     def n_numbers(self) -> int:
         """How many numbers of data an evaluation reads."""
         return self.rows.n_numbers

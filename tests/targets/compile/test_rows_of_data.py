@@ -213,6 +213,16 @@ def test_a_parameter_out_of_range_in_one_row_makes_a_point_impossible():
     np.testing.assert_allclose(values, known, rtol=1e-12)
 
 
+def test_loops_of_scalars_count_as_in_short_data():
+    with pm.Model() as model:
+        alpha = pm.HalfNormal("alpha", 1.0)
+        dist = pm.Gamma.dist(alpha, 1.0)
+        pm.Censored("y", dist, lower=None, upper=2.0, observed=np.minimum(np.exp(Y), 2.0))
+    _, (density, _, _), (plain, _, _) = both_of(model)
+    assert density.by_data and plain.n_in_loops > 0
+    assert density.n_in_loops == pytest.approx(plain.n_in_loops, rel=1e-3)
+
+
 def test_other_data_take_the_place_of_the_first():
     with pm.Model() as model:
         of_data()
