@@ -21,6 +21,12 @@ BINARY = (Y > 0.0).astype(int)
 COUNTS = RNG.poisson(np.exp(0.3 * X[:, 0]))
 
 
+@pytest.fixture(autouse=True)
+def few_parts(monkeypatch):
+    """Let each part have several blocks, as parts of longer data do."""
+    monkeypatch.setattr(numpy_rows, "_PARTS", 4)
+
+
 def slopes():
     return pm.Normal("slopes", 0.0, 1.0, shape=4)
 
