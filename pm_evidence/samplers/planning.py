@@ -365,7 +365,10 @@ class FixedSchedule(Schedule):
 
     def plan(self, run: Planning) -> tuple[Plan, Plan]:
         """Return the plan of a pilot, and the one that blocks follow."""
-        plan = run.piloted(self.beta) if run.has_pilot else run.untuned(self.beta)
+        setup = run.setup
+        learns = isinstance(setup.kernel, Tunable) or isinstance(setup.path, Bridgeable)
+        has_pilot = run.has_pilot and (learns or run.sampler.uses_pilot)
+        plan = run.piloted(self.beta) if has_pilot else run.untuned(self.beta)
         used = UsedSchedule(self.beta, self.name)
         plan = replace(plan, schedule=used, path_variance=None)
         return plan, plan

@@ -1,5 +1,7 @@
 """Schedules of the user's and learnt ones, and the plans that they lead to."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -48,7 +50,9 @@ def test_a_fixed_schedule_is_kept_and_its_kernels_are_tuned(model):
     assert all(kernel.shape is not None for kernel in plan.kernels)
 
 
-def test_a_kernel_without_anything_to_tune_needs_no_pilot(lattice):
+@pytest.mark.parametrize("n_stages", [50, None])  # None: a pilot finds adaptive schedules
+def test_a_kernel_without_anything_to_tune_needs_no_pilot(lattice, n_stages):
+    lattice = replace(lattice, n_stages=n_stages)
     coarse, plan = FixedSchedule(BETA).plan(Planning(lattice, AIS(), 100, 1))
     assert coarse is plan and plan.n_evaluations == 0
     assert plan.kernels == (lattice.kernel,) * 3
