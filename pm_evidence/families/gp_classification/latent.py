@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import log_ndtr
 
 from pm_evidence.core.checks import check_choice, check_count, check_positive
@@ -26,6 +26,9 @@ METRICS = ("gaussian", "identity")
 # Iterations of the implicit steps end when momenta and positions move by less than this, relatively
 # to the largest. A trajectory on which they do not is rejected.
 _TOLERANCE, _MOST_ITERATIONS = 1e-8, 100
+# An iteration with a metric nearby leaves at most this share of the error of a velocity; where it
+# might leave more, another metric is factorised.
+_LARGEST_SHARE = 0.5
 # Numbers of the matrices of members that move together.
 _MOST_NUMBERS = 2**23
 
@@ -212,8 +215,8 @@ class RiemannianHMC(NativeKernel):
     Girolami and Calderhead (2011), section 6, with the metric that Fraccaro, Paquet and Winther
     (2016) use for Gaussian processes: the inverse of ``K`` plus beta times the Fisher information
     of the labels (and plus ``1 - beta`` times the Gaussian factors if they are part of the
-    reference). Each step factorises and inverts a matrix of all data points: this kernel is for
-    comparisons.
+    reference). Each step factorises and inverts a matrix of all data points, and factorises more
+    where the metric changes much: this kernel is for comparisons.
     """
 
     step_size: float = 0.1
@@ -291,9 +294,7 @@ class _Points:
 
     def _invert(self, m: int) -> float:
         """Set ``inv(B)`` of a row, and return half of the log determinant of B."""
-        matrix = self.root[m, :, None] * self.covariance * self.root[m]
-        matrix[np.diag_indices(len(matrix))] += 1.0
-        lower, failed = dpotrf(matrix.T, lower=1, overwrite_a=1)
+        lower, failed = self._factor(self.root[m])
         if failed:
             self.inverse[m] = np.nan
             return np.nan
@@ -301,6 +302,13 @@ class _Points:
         inverse = dpotri(lower, lower=1, overwrite_c=1)[0]
         self.inverse[m] = np.tril(inverse) + np.tril(inverse, -1).T
         return float(log_volume)
+
+    def _factor(self, root: Floats) -> tuple[Floats, int]:
+        """Return the Cholesky factor of B, given the root of ``d``, and whether there is none."""
+        matrix = root[:, None] * self.covariance * root
+        matrix[np.diag_indices(len(matrix))] += 1.0
+        factor: tuple[Floats, int] = dpotrf(matrix.T, lower=1, overwrite_a=1)
+        return factor
 
     def velocity(self, momentum: Floats, rows: Any = slice(None)) -> Floats:
         """Return ``inv(M)`` times momenta of some rows."""
@@ -338,13 +346,36 @@ class _Points:
         velocity = self.velocity(momentum, rows)
         return self._steady[rows] - 0.5 * self.derivative[rows] * velocity**2
 
-    def moved(self, momentum: Floats, x: Floats, velocity: Floats, rows: Any) -> Floats:
+    def moved(
+        self, momentum: Floats, x: Floats, velocity: Floats, rows: Any, known: dict[int, Any]
+    ) -> Floats:
         """Return nearly ``inv(M(x))`` times momenta, given a velocity that is nearly the same.
 
-        If the velocity does not change, it is that with the metric at ``x``.
+        If the velocity does not change, it is that with the metric at ``x``. The metric here takes
+        its place, or a closer one: ``known`` has those of earlier calls by their rows.
         """
-        change = self.precisions + self._information(x)[0] - self.d[rows]
-        return self.velocity(momentum - change * velocity, rows)
+        d = self.precisions + self._information(x)[0]
+        found, close = np.empty_like(x), self._are_close(d, self.d[rows])
+        near = rows[close]
+        change = (d - self.d[rows])[close]
+        found[close] = self.velocity(momentum[close] - change * velocity[close], near)
+        for m in np.flatnonzero(~close):
+            row = int(rows[m])
+            if row not in known or not self._are_close(d[m], known[row][0]):
+                known[row] = d[m], *self._factor(np.sqrt(d[m]))
+            at, lower, failed = known[row]
+            product = self.covariance @ (momentum[m] - (d[m] - at) * velocity[m])
+            inner = np.sqrt(at) * dpotrs(lower, np.sqrt(at) * product, lower=1)[0]
+            found[m] = np.nan if failed else product - self.covariance @ inner
+        return found
+
+    def _are_close(self, d: Floats, other: Floats) -> Any:
+        """Return whether iterations with one metric find velocities with another one.
+
+        The sum bounds the eigenvalues of the inverse of one metric times the difference.
+        """
+        variances = 1.0 / np.maximum(other, 1.0 / self.covariance.diagonal())
+        return (np.abs(d - other) * variances).sum(axis=-1) < _LARGEST_SHARE
 
 
 def _half_kicked(here: _Points, momentum: Floats, step: float) -> tuple[Floats, NDArray[np.bool_]]:
@@ -363,14 +394,15 @@ def _half_kicked(here: _Points, momentum: Floats, step: float) -> tuple[Floats, 
 def _moved(here: _Points, momentum: Floats, step: float) -> tuple[Floats, NDArray[np.bool_]]:
     """Return states after a step, which are given implicitly, and which are found.
 
-    Velocities with the metric of the end are found by iterations with the metric of the start, so
-    that no other is factorised.
+    Velocities with the metric of the end are found by iterations with that of the start where both
+    are close, so that no other is factorised.
     """
     first = here.velocity(momentum)
+    known: dict[int, Any] = {}
     velocity, x = first.copy(), here.x + step * first
     active = np.arange(len(x))
     for _ in range(_MOST_ITERATIONS):
-        new = here.moved(momentum[active], x[active], velocity[active], active)
+        new = here.moved(momentum[active], x[active], velocity[active], active, known)
         moved = here.x[active] + 0.5 * step * (first[active] + new)
         done = _close(new - velocity[active], new) & _close(moved - x[active], moved)
         velocity[active], x[active] = new, moved

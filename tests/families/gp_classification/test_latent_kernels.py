@@ -12,6 +12,7 @@ from pm_evidence.families.gp_classification.latent import (
     LatentHMC,
     RiemannianHMC,
 )
+from pm_evidence.gp import GPClassification
 from pm_evidence.testing import check_kernel
 from tests.families.gp_classification.latent import exact, problem
 
@@ -67,6 +68,24 @@ def test_trajectories_run_backwards():
     assert (kicked & moved & kicked_back & moved_back).all()
     np.testing.assert_allclose(back.x, here.x, atol=1e-6)
     np.testing.assert_allclose(half - 0.15 * back.slope(half), -momentum, atol=1e-6)
+
+
+def test_steps_are_found_where_the_metric_changes_much():
+    """A prior of amplitude 150, where a label gives no information but near 0."""
+    inputs = np.linspace(-2.0, 2.0, 30)
+    options = {"amplitude": 150.0, "length_scale": 0.3, "representation": "latent"}
+    target = GPClassification(inputs, np.sin(3.0 * inputs) > 0.0, reference="ep", **options)
+    path, beta, step = target.annealing_setup("auto").path, 0.5, 0.1
+    state = path.draw(20, np.random.SeedSequence(1))
+    here = riemannian._Points(path, beta, state.x)
+    momentum = here.momentum(np.random.default_rng(1).standard_normal((20, 60)))
+    x, found = riemannian._moved(here, momentum, step)
+    assert found.sum() >= 19  # iterations for one of the states do not end
+    there = riemannian._Points(path, beta, x)
+    assert (np.abs(there.d - here.d) * 150.0**2 > 10.0).any(axis=1).sum() > 5
+    middle = 0.5 * (here.velocity(momentum) + there.velocity(momentum))
+    ends = here.x + step * middle
+    np.testing.assert_allclose(x[found], ends[found], atol=1e-6 * np.abs(x).max())
 
 
 def test_riemannian_steps_conserve_the_energy():
