@@ -62,14 +62,13 @@ def test_log_densities_of_both_layers_are_those_of_the_path(small):
         np.testing.assert_allclose(found[:, k], wanted, atol=1e-9)
 
 
-@pytest.mark.parametrize("variant", figure1.VARIANTS)
+@pytest.mark.parametrize("variant", [v for v in figure1.VARIANTS if v != "stochastic_mbar"])
 def test_initial_iterations_find_log_z(small, variant):
     """Twelve iterations of 40 sweeps of 100 chains; a wrong density is off by nats."""
     rbm, exact = small
-    densities, rao_blackwell = figure1.VARIANTS[variant]
     chains = algorithm1.new_chains(rbm, BETA, 100, [1])
     rng = np.random.default_rng(1)
-    options = {"rao_blackwell": rao_blackwell, "densities": densities}
+    options = figure1.VARIANTS[variant]
     found = list(algorithm1.initial_iterations(chains, rng, 12, 40, **options))
     assert len(found) == 12 and found[0].deviation > found[-1].deviation
     assert abs(found[-1].log_z[-1] - exact) < 0.3
@@ -77,6 +76,17 @@ def test_initial_iterations_find_log_z(small, variant):
     curve = figure1.exact_curve(rbm, BETA)
     assert curve[0] == pytest.approx(0.0, abs=1e-9) and curve[-1] == pytest.approx(exact)
     np.testing.assert_allclose(found[-1].log_z, curve, atol=0.3)
+
+
+def test_steps_of_stochastic_mbar_need_a_start_nearby(small):
+    """The paper's finding on Eq. 19: from zeros it is nats off, where Eq. 12 is right."""
+    rbm, exact = small
+    curve, options = figure1.exact_curve(rbm, BETA), figure1.VARIANTS["stochastic_mbar"]
+    for start, near in ((curve + 0.5 * BETA, True), (np.zeros(len(BETA)), False)):
+        chains = algorithm1.new_chains(rbm, BETA, 100, [1])
+        rng = np.random.default_rng(1)
+        *_, last = algorithm1.initial_iterations(chains, rng, 12, 40, log_z=start, **options)
+        assert (abs(last.log_z[-1] - exact) < 0.3) == near
 
 
 def test_a_long_run_gives_log_z(small):
@@ -145,7 +155,9 @@ def test_figure_3_in_its_quick_mode(tmp_path, data_folder, capsys):
     table = pd.read_csv(tmp_path / "carlson2016_figure3.csv")
     assert list(table) == list(pd.read_csv(page.TABLES / "carlson2016_figure3.csv"))
     assert set(table.method) == {"ais", "raise", "rts", "rts_all"}
-    assert (table.truth_error < 0.1).all() and (table.rmse < 0.2).all()
+    far = table.machine.str.endswith("uniform")  # from the machine: short runs do not suffice
+    assert (table.truth_error < 0.1).all() and (table.rmse[~far] < 0.2).all()
+    assert set(table.method[far]) == {"ais", "rts", "rts_all"} and (table.rmse[far] < 4.0).all()
     printed = capsys.readouterr().out.splitlines()
     figure3.main(arguments)
     again = capsys.readouterr().out.splitlines()
@@ -177,7 +189,7 @@ def test_the_page_shows_the_stored_tables(tables):
     rows = iterations.splitlines()
     for row in (rows[0], *(rows[1 + i] for i in (1, 2, 4, 6, 8, 10, 12))):
         assert row in text
-    assert len(others) == 5  # Figure 3 has two machines
+    assert len(others) == 7  # Figure 3 has two machines, with two references each
     for table in others:
         assert table in text
     for number in tables:
@@ -193,7 +205,7 @@ def test_all_figures_are_drawn(tables, tmp_path):
 
 def test_what_the_page_says_follows_from_the_tables(tables):
     """The statements on Figures 3 to 5, which are written by hand beside the tables."""
-    methods = tables[3].set_index(["machine", "method", "sweeps"])
+    methods = tables[3].set_index(["machine", "method", "sweeps"]).sort_index()
     for machine in page.MACHINES:
         rmse = methods.rmse[machine]
         assert all(rmse["rts", n] < rmse["ais", n] for n in (5000, 10_000))

@@ -113,6 +113,7 @@ def initial_iterations(
     *,
     log_z: Floats | None = None,
     rao_blackwell: bool = True,
+    stochastic: bool = False,
     densities: LogDensities = both_layers,
 ) -> Iterator[Iteration]:
     """Run the initial iterations of section 2.4, and yield the weights after each.
@@ -132,12 +133,15 @@ def initial_iterations(
     rao_blackwell : bool
         Whether the shares of the temperatures are means of their probabilities (Eq. 9), or counts,
         to each of which 0.1 is added.
+    stochastic : bool
+        Whether iteration ``t`` adds shares over the prior, times ``1 / t`` (stochastic MBAR, Eq.
+        19), in place of their logs.
     densities : callable
         The densities that the temperatures are drawn with.
     """
     n = len(chains.beta)
     log_z = np.zeros(n) if log_z is None else log_z
-    for _ in range(n_iterations):
+    for t in range(1, n_iterations + 1):
         uniform_temperatures(chains, rng)
         found, counts = [], np.full(n, _PSEUDO_COUNT)
         for _ in range(n_sweeps):
@@ -151,7 +155,8 @@ def initial_iterations(
             counts += np.bincount(chains.rung, minlength=n)
         log_share = logsumexp(found, axis=0) if rao_blackwell else np.log(counts)
         log_share = log_share - logsumexp(log_share)
-        log_z = log_z + log_share - log_share[0]
+        change = np.exp(log_share) * n / t if stochastic else log_share
+        log_z = log_z + change - change[0]
         yield Iteration(log_z, log_share)
 
 

@@ -3,7 +3,8 @@
 A machine with 10 hidden units, whose log Z at every temperature is known exactly, is tempered with
 100 equal steps of beta. As in the paper, ``log_z`` starts at zero, and every iteration consists of
 50 Gibbs sweeps of 100 chains. Temperatures are drawn given the states of both layers, as the
-package does, and given the visible units alone, with the hidden units summed out.
+package does, and given the visible units alone, with the hidden units summed out; there also with
+the steps of stochastic MBAR.
 
     python examples/papers/carlson2016/figure1.py FOLDER [--quick]
 
@@ -31,10 +32,11 @@ N_TEMPERATURES, N_CHAINS, N_SWEEPS = 100, 100, 50
 N_ITERATIONS = 12
 SHOWN = (1, 2, 4, 6, 8)
 VARIANTS = {
-    "visible": (hidden_summed_out, True),
-    "both": (both_layers, True),
-    "visible_counts": (hidden_summed_out, False),
-    "both_counts": (both_layers, False),
+    "visible": {"densities": hidden_summed_out},
+    "both": {"densities": both_layers},
+    "visible_counts": {"densities": hidden_summed_out, "rao_blackwell": False},
+    "both_counts": {"densities": both_layers, "rao_blackwell": False},
+    "stochastic_mbar": {"densities": hidden_summed_out, "stochastic": True},
 }
 
 
@@ -50,7 +52,6 @@ def exact_curve(rbm, beta):
 
 def iterations(rbm, variant, n_temperatures=N_TEMPERATURES, n_sweeps=N_SWEEPS):
     """Return the result of every iteration of a variant."""
-    densities, rao_blackwell = VARIANTS[variant]
     beta = np.linspace(0.0, 1.0, n_temperatures)
     chains = new_chains(rbm, beta, N_CHAINS, [SEED, 0])
     return list(
@@ -59,8 +60,7 @@ def iterations(rbm, variant, n_temperatures=N_TEMPERATURES, n_sweeps=N_SWEEPS):
             np.random.default_rng([SEED, 1]),
             N_ITERATIONS,
             n_sweeps,
-            rao_blackwell=rao_blackwell,
-            densities=densities,
+            **VARIANTS[variant],
         )
     )
 

@@ -14,6 +14,9 @@ The true value comes from annealing in both directions, whose reverse paths star
 images. Paths in one direction and tempered chains hardly find what is rare among their states, and
 their log Z is too low if that matters. A long run of RTS is printed for comparison.
 
+A machine whose name ends in "uniform" begins with units that are on with equal probability, in
+place of the base rates of the training images: RTS and AIS alone, up to as many sweeps as RTS has.
+
     python examples/papers/carlson2016/figure3.py FOLDER [--quick]
 
 FOLDER receives the runs, which are not made again, and carlson2016_figure3.csv, from which page.py
@@ -24,7 +27,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +85,7 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes((600, 700), 2, ((100, 100), (200, 100)), 100, 700, (300, 100))
-MACHINES = ("cd25_500", "pcd_100")
+MACHINES = ("cd25_500", "pcd_100", "cd25_500 uniform", "pcd_100 uniform")
 
 
 def rts_run(rbm: pe.rbm.RBM, n_sweeps: int, seed: Sequence[int]) -> dict[str, np.ndarray]:
@@ -160,14 +163,23 @@ def reference(rbm: pe.rbm.RBM, n_sweeps: int, n_paths: int) -> dict[str, np.ndar
 
 def estimates_of(name: str, folder: Path, sizes: Sizes, quick: bool, data: Path | None):
     """Return estimates by method and number of sweeps, and the true value with its error."""
-    rbm = machine(name, folder, quick=quick, data=data)
+    known, _, uniform = name.partition(" ")
+    rbm = machine(known, folder, quick=quick, data=data)
+    file = folder / f"figure3_{known}_both_{sizes.reference[0]}_{sizes.reference[1]}.npz"
+    both = kept(file, lambda: reference(rbm, *sizes.reference))
+    truth = float(both["value"]), float(both["mcse"])
+    print(f"true value: {truth[0]:.3f} +- {truth[1]:.3f} [{both['status']}]", flush=True)
+    if uniform:
+        rbm, name = replace(rbm, base="uniform"), f"{known}_uniform"
     images = test_images(sizes.images, data)
     found: dict[tuple[str, int], np.ndarray] = {}
     for n_sweeps, n_paths in sizes.paths:
+        if uniform and n_sweeps > max(sizes.sweeps):
+            continue
         file = folder / f"figure3_{name}_ais_{n_sweeps}_{n_paths}.npz"
         weights = kept(file, lambda n=n_sweeps, m=n_paths: {"x": ais_weights(rbm, n, m)})["x"]
         found["ais", n_sweeps] = bootstrapped(weights, log_mean=True)
-    for n in sizes.sweeps:
+    for n in () if uniform else sizes.sweeps:
         file = folder / f"figure3_{name}_raise_{n}_{sizes.images}.npz"
         values = kept(file, lambda n=n: {"x": raise_weights(rbm, n, images)})["x"]
         found["raise", n] = bootstrapped(values, log_mean=False)
@@ -181,13 +193,10 @@ def estimates_of(name: str, folder: Path, sizes: Sizes, quick: bool, data: Path 
                 values = every.setdefault((method, n), [])
                 values.append(rts_estimate(run, n, share).value)
     found |= {key: np.array(values) for key, values in every.items()}
-    file = folder / f"figure3_{name}_reference_{sizes.long}.npz"
-    run = kept(file, lambda: rts_run(rbm, sizes.long, [SEED, 1000]))
-    print(f"RTS from {sizes.long:,} sweeps: {rts_estimate(run, sizes.long, DISCARDED)}")
-    file = folder / f"figure3_{name}_both_{sizes.reference[0]}_{sizes.reference[1]}.npz"
-    both = kept(file, lambda: reference(rbm, *sizes.reference))
-    truth = float(both["value"]), float(both["mcse"])
-    print(f"true value: {truth[0]:.3f} +- {truth[1]:.3f} [{both['status']}]", flush=True)
+    if not uniform:
+        file = folder / f"figure3_{name}_reference_{sizes.long}.npz"
+        run = kept(file, lambda: rts_run(rbm, sizes.long, [SEED, 1000]))
+        print(f"RTS from {sizes.long:,} sweeps: {rts_estimate(run, sizes.long, DISCARDED)}")
     return found, truth
 
 
@@ -217,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.simplefilter("ignore", pe.EvidenceWarning)  # errors are measured here
     names, sizes = MACHINES, FULL
     if options.quick:
-        names, sizes = ("pcd_100",), QUICK
+        names, sizes = ("pcd_100", "pcd_100 uniform"), QUICK
     if options.only:
         names = (options.only,)
     found = table(options.folder, names, sizes, options.quick, options.data)

@@ -20,8 +20,11 @@ VARIANTS = {
     "both": "probabilities given both layers",
     "visible_counts": "counts, given the visible units",
     "both_counts": "counts, given both layers",
+    "stochastic_mbar": "stochastic MBAR (Eq. 19)",
 }
 MACHINES = {"cd25_500": "500 hidden units", "pcd_100": "100 hidden units"}
+# The same with a reference whose units are on with equal probability; tables alone.
+UNIFORM = {f"{name} uniform": f"{title}, uniform" for name, title in MACHINES.items()}
 METHODS = {"rts": "RTS", "rts_all": "RTS, nothing discarded", "ais": "AIS", "raise": "RAISE"}
 COLOURS = {
     **{"RTS": "#d55e00", "TS": "#e69f00", "MBAR": "#333333", "TI-RB": "#0072b2"},
@@ -113,7 +116,7 @@ def of_tracking(table):
 
 def draw_iterations(table, plt):
     """Draw log Z and log shares after some iterations (Figure 1)."""
-    fig, axes = plt.subplots(2, len(VARIANTS), figsize=(14, 6), sharey="row", layout="constrained")
+    fig, axes = plt.subplots(2, len(VARIANTS), figsize=(17, 6), sharey="row", layout="constrained")
     colours = mpl.colormaps["viridis"](np.linspace(0.0, 0.85, len(ITERATIONS)))
     for (upper, lower), (variant, title) in zip(axes.T, VARIANTS.items(), strict=True):
         own = table[table.variant == variant]
@@ -240,7 +243,8 @@ def texts(found):
         if number in makers:
             made.append(makers[number](table))
         else:
-            made += [of_methods(table, name) for name in MACHINES if name in set(table.machine)]
+            names = [name for name in MACHINES | UNIFORM if name in set(table.machine)]
+            made += [of_methods(table, name) for name in names]
     return made
 
 
