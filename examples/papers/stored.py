@@ -89,7 +89,8 @@ FRACCARO = "fraccaro2016_figure2", "fraccaro2016_figure4"
 FIGURE2 = [f"{FRACCARO[0]}{end}.csv" for end in ("", "_compared", "_runs")]
 POINTS = [f"{FRACCARO[0]}_100_points{end}.csv" for end in ("", "_compared", "_runs")]
 FIGURE4 = [f"{FRACCARO[1]}{end}.csv" for end in ("", "_compared", "_runs")]
-KIWAKI = "kiwaki2015_schedules.csv", "kiwaki2015_path_ess.csv", "kiwaki2015_sample_sizes.png"
+KIWAKI = [f"kiwaki2015_{kind}.csv" for kind in ("schedules", "path_ess", "beta")]
+KIWAKI += ["kiwaki2015_sample_sizes.png", "kiwaki2015_log_z.png"]
 TRAINED = "kiwaki2015/train.py FOLDER --missing"
 MADE = (
     Figure(
@@ -158,16 +159,32 @@ MADE = (
         20,
     ),
     Figure(
+        "fraccaro2016_grid",
+        "the grid of section 4.2",
+        "fraccaro2016/grid.py FOLDER",
+        _named("fraccaro2016_grid.csv", "fraccaro2016_grid_runs.csv", "fraccaro2016_grid.png"),
+        ("usps_3v5/usps_3v5.npz",),
+        30,
+    ),
+    Figure(
         "fraccaro2016_figure4",
         "Figure 4",
-        "fraccaro2016/figure4.py FOLDER --machines cd25 --particles 100",
+        "fraccaro2016/figure4.py FOLDER --particles 100",
         _named(*FIGURE4, f"{FRACCARO[1]}.png"),
         (MNIST, MACHINE),
-        50,
+        180,
+    ),
+    Figure(
+        "fraccaro2016_figure5",
+        "Figure 5",
+        "fraccaro2016/figure5.py FOLDER",
+        _named("fraccaro2016_figure5.png"),
+        (MNIST,),
+        5,
     ),
     Figure(
         "kiwaki2015_schedules",
-        "Tables 1 and 2, Figures 2 to 6",
+        "Tables 1 and 2, Figures 1 to 6",
         f"{TRAINED} && kiwaki2015/schedules.py FOLDER --out FOLDER"
         " && kiwaki2015/page.py --tables FOLDER --out FOLDER",
         _named(*KIWAKI),

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 import pm_evidence as pe
-from examples.papers.fraccaro2016 import figure2, figure4, runs
+from examples.papers.fraccaro2016 import figure2, figure4, figure5, grid, runs
 from examples.real_data import usps
 from pm_evidence.testing import exact_log_z, sine_rbm
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
+KERNELS = "auto", figure2.Still()
 
 # --- Figure 2 ---
 
@@ -94,7 +95,32 @@ def test_stored_tables_follow_from_the_stored_runs(name, compare):
     pd.testing.assert_frame_equal(stored, compared, rtol=1e-3, check_dtype=False)
 
 
-# --- Figure 4 ---
+@pytest.mark.slow
+def test_particles_that_do_not_move_are_unbiased(data_folder):
+    """Sixteen digits of both classes, on which 1000 particles suffice without moves."""
+    data = tuple(values[::50] for values in usps()[:2])
+    batches = [figure2.by_particles(figure2.PLAIN, "random", 1, kernel) for kernel in KERNELS]
+    methods = [figure2.Method("", (1000,), (1,), run, 8) for run in batches]
+    plain, still = (figure2.batch_of(method, data, 1000, 1)["log_z"] for method in methods)
+    assert abs(still.mean() - plain.mean()) < 4.0 * np.hypot(still.std(), plain.std()) / 8**0.5
+    assert still.std() > 0.0
+
+
+@pytest.mark.slow
+def test_the_grid_agrees_with_expectation_propagation(data_folder, tmp_path):
+    """Forty digits at the four corners of the grid; a second call makes no run again."""
+    grid.main([str(tmp_path), "--quick"])
+    found = pd.read_csv(tmp_path / "fraccaro2016_grid.csv")
+    assert list(found) == list(pd.read_csv(FIGURES / "fraccaro2016_grid.csv"))
+    assert len(found) == 4
+    assert (np.abs(found["log_mean"] - found["ep2"]) < 4.0 * found["sd"] / 8**0.5 + 0.1).all()
+    assert (tmp_path / "fraccaro2016_grid.png").stat().st_size > 10_000
+    before = (tmp_path / "fraccaro2016_grid_runs.csv").read_text()
+    grid.main([str(tmp_path), "--quick"])
+    assert (tmp_path / "fraccaro2016_grid_runs.csv").read_text() == before
+
+
+# --- Figures 4 and 5 ---
 
 
 @pytest.fixture
@@ -112,12 +138,12 @@ def test_all_methods_find_log_z(small, tmp_path):
     """Runs would be mixed up, or their weights averaged on the log scale."""
     figure4.main([str(tmp_path), "--particles", "100", "--runs", "10", "--quick"])
     table = pd.read_csv(tmp_path / "fraccaro2016_figure4.csv")
-    methods = ["rm", "arm", "anticipate", "ais", "reseed"]
+    methods = ["rm", "arm", "anticipate", "ais", "mas", "reseed"]
     assert table["setting"].tolist() == [f"{m} {k}" for m in ("cd25", "pcd") for k in methods]
-    assert table["estimates"].tolist() == [10, 10, 10, 10, 2] * 2
-    annealed = table["setting"].str.endswith("ais")  # in ten steps
+    assert table["estimates"].tolist() == [10, 10, 10, 10, 10, 2] * 2
+    annealed = table["setting"].str.contains("ais|mas")
     assert (np.abs(table.loc[~annealed, "log_mean"] - small) < 0.25).all()
-    assert (np.abs(table.loc[annealed, "log_mean"] - small) < 2.0).all()
+    assert (np.abs(table.loc[annealed, "log_mean"] - small) < 2.0).all()  # in ten steps
     assert (table["sd"] < 1.5).all()
     assert (tmp_path / "fraccaro2016_figure4.png").stat().st_size > 1000
     before = (tmp_path / "fraccaro2016_figure4_runs.csv").read_text()
@@ -135,3 +161,14 @@ def test_settings_are_those_of_the_paper():
     )
     assert figure4.sampler("reseed", "pcd", 2).reseed_moves == 3000
     assert figure4.sampler("rm", "pcd", 2).resample_below == 0.7
+
+
+def test_particles_of_a_part_hold_no_other_units(small, tmp_path):
+    """Units that have not been added would be shown as if they had been drawn."""
+    images = figure5.particles(figure4.machine("pcd", tmp_path), 6, 5)
+    assert images.shape == (5, 16)
+    assert (np.isfinite(images).sum(axis=1) == 6).all()
+    assert set(images[np.isfinite(images)]) == {0.0, 1.0}
+    rates = figure4.machine("pcd", tmp_path).data.mean(axis=0)
+    there = np.isfinite(images[0])
+    assert np.abs(rates[there] - 0.5).max() <= np.abs(rates[~there] - 0.5).min() + 1e-12

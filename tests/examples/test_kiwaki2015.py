@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import pm_evidence as pe
-from examples.papers.kiwaki2015 import page
+from examples.papers.kiwaki2015 import page, summed_out
 from examples.papers.kiwaki2015 import schedules as script
 from examples.papers.kiwaki2015 import train as training
 from pm_evidence.testing import exact_log_z, sine_rbm
@@ -113,11 +113,16 @@ def test_tables_hold_every_schedule_with_right_figures(machines, data_folder, tm
     assert (abs(plain.log_z - plain.exact) < 5.0 * plain.mcse).all()
     assert (table.ess.between(1.0 / 64.0, 1.0)).all()
     assert table.set_index("schedule").largest_step["VAROPT 0.009"] <= 0.009 * (1.0 + 1e-4)
-    shares = pd.read_csv(out / "kiwaki2015_path_ess.csv")
-    for made, kind in ((table, "schedules"), (shares, "path_ess")):
+    shares, beta = (pd.read_csv(out / f"kiwaki2015_{x}.csv") for x in ("path_ess", "beta"))
+    for made, kind in ((table, "schedules"), (shares, "path_ess"), (beta, "beta")):
         assert list(made) == list(pd.read_csv(page.TABLES / f"kiwaki2015_{kind}.csv"))
     last = shares[shares.beta == 1.0].set_index("schedule").share
     assert last.to_numpy() == pytest.approx(table.set_index("schedule").ess.to_numpy(), rel=1e-3)
+    curves = beta.pivot(index="stage", columns="schedule", values="beta")
+    np.testing.assert_allclose(curves["LINEAR"], curves.index, atol=1e-4)
+    assert (curves.loc[0.0] == 0.0).all() and (curves.loc[1.0] == 1.0).all()
+    assert (np.diff(curves, axis=0) > 0.0).all()
+    assert curves["SM08"][0.1] == pytest.approx(0.595, abs=2e-3)
 
 
 @pytest.mark.slow
@@ -150,11 +155,26 @@ def test_a_bound_that_no_step_exceeds_is_not_run_again(machines, data_folder, mo
 
 def test_the_page_shows_the_stored_tables(tmp_path):
     """Tables in docs/kiwaki2015.md are those of the files beside its figure, for all machines."""
-    runs, shares = page.tables()
+    runs, shares, beta = page.tables()
     counts = runs.groupby("machine").schedule.nunique()
-    assert counts.to_dict() == dict.fromkeys(script.MACHINES, len(script.SCHEDULES))
+    names = script.MACHINES + script.MIXING
+    assert counts.to_dict() == dict.fromkeys(names, len(script.SCHEDULES))
     text = (ROOT / "docs" / "kiwaki2015.md").read_text(encoding="utf-8")
     assert page.sample_sizes(runs) in text
     assert page.log_z(runs) in text
     assert page.differences(runs) in text
-    assert page.draw(runs, shares, tmp_path / "figure.png").stat().st_size > 10_000
+    for file in page.draw(runs, shares, beta, tmp_path):
+        assert file.stat().st_size > 10_000
+        assert f"](figures/{file.name})" in text
+
+
+def test_sums_over_hidden_units_are_those_of_the_path():
+    """Both kinds of weights estimate the exact log Z, and sums have the smaller variance."""
+    rbm = pe.rbm.RBM(*sine_rbm(12, 8), base=np.linspace(0.3, 0.7, 12))
+    exact = exact_log_z(rbm.W, rbm.visible_bias, rbm.hidden_bias)
+    found = summed_out.log_weights(rbm, 60, 2000)
+    for weight in found:
+        error = np.exp(weight - weight.max()).std() / np.exp(weight - weight.max()).mean()
+        log_z = np.logaddexp.reduce(weight) - np.log(2000)
+        assert abs(log_z - exact) < 5.0 * error / 2000**0.5
+    assert found[1].std() < found[0].std()

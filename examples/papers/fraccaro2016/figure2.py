@@ -29,7 +29,9 @@ import pandas as pd
 import pm_evidence as pe
 from examples.papers.fraccaro2016.runs import comparisons, kept, summary
 from examples.real_data import usps
+from pm_evidence.extending import MoveInfo
 from pm_evidence.families.gp_classification.latent import LatentHMC, RiemannianHMC
+from pm_evidence.families.gp_classification.noisy import SliceGibbs
 from pm_evidence.families.gp_classification.propagation import ExpectationPropagation
 
 LENGTH_SCALE, AMPLITUDE = np.exp(4.85), np.exp(5.1)
@@ -77,12 +79,22 @@ def run(problem: pe.gp.GPClassification, draws: int, **options: Any) -> Any:
         return pe.sample_evidence(problem, draws=draws, **options)
 
 
-def by_particles(sampler: Callable[..., Any], order: str, times: int = 1) -> Callable[..., Any]:
+class Still(SliceGibbs):
+    """Leaves particles where they are."""
+
+    def advance(self, path: Any, state: Any, beta: float, streams: Any) -> tuple[Any, MoveInfo]:
+        """Return the state as it is."""
+        return state, MoveInfo(1.0, 0)
+
+
+def by_particles(
+    sampler: Callable[..., Any], order: str, times: int = 1, kernel: Any = "auto"
+) -> Callable[..., Any]:
     """Return a method that adds data points one by one to islands of some times the particles."""
 
     def made(data: tuple[np.ndarray, ...], size: int, n: int, seed: int) -> Any:
-        method = sampler(islands=n)
-        return run(target(data, order=order), times * size * n, method=method, random_seed=seed)
+        options = {"method": sampler(islands=n), "kernel": kernel, "random_seed": seed}
+        return run(target(data, order=order), times * size * n, **options)
 
     return made
 
@@ -112,12 +124,15 @@ ADAPTIVE = pe.methods.ARM
 AS_PUBLISHED = partial(pe.methods.ARM, decide="island", max_rounds=50, while_rising=False)
 
 
+STILL = Still()
 PLAIN_HMC, RIEMANNIAN = LatentHMC(0.02, 200, "identity"), RiemannianHMC(0.1, 10)
 
 METHODS = (
     Method("RM, random order", (100,), (6,), by_particles(PLAIN, "random")),
     Method("ARM, random order", (100,), (3,), by_particles(ADAPTIVE, "random"), 16),
     Method("ARM as published, random order", (100,), (6,), by_particles(AS_PUBLISHED, "random")),
+    # as many particles as take the time of resample-move with 100
+    Method("no moves, random order", (10_000,), (3,), by_particles(PLAIN, "random", 1, STILL), 16),
     Method("AIS rotations*", (50, 100), (1, 1), by_stages("ep", LatentHMC()), 64),
 )
 # What takes hours: 1000 particles of each, and the other methods of the paper.
@@ -160,6 +175,7 @@ FEW = (
             ("RM times 5", 12, PLAIN, 5),
         )
     ),
+    Method("no moves, times 40", (100,), (12,), by_particles(PLAIN, "given", 40, STILL), 16),
     *PATHS,
 )
 QUICK = tuple(
@@ -178,6 +194,7 @@ PAIRS = (
     ("ARM, islands decide", "RM"),
     ("ARM, anticipate", "RM"),
     ("RM, optimal allocation", "RM"),
+    ("no moves, times 40", "RM"),
 )
 
 

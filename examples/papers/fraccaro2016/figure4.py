@@ -4,9 +4,10 @@ Log Z of two restricted Boltzmann machines with 784 x 500 units: the published C
 Salakhutdinov and Murray (2008), and PCD(500), which examples/papers/kiwaki2015/train.py trains by
 persistent contrastive divergence. Each run is one population. There are resample-move (rm), its
 adaptive version (arm), which anticipates the next density (anticipate) or makes independent states
-from training images (reseed), and annealed importance sampling (ais) in equal steps from units with
-the base rates of the training images, where a run consists of 100 paths. As in the paper, moves
-make ten Gibbs sweeps, and particles are resampled, or added, at a share of 0.7.
+from training images (reseed), and annealed importance sampling in equal steps from units with the
+base rates of the training images, where a run consists of 100 paths: along the geometric path
+(ais), and along one through nine machines with averaged moments (mas). As in the paper, moves make
+ten Gibbs sweeps, and particles are resampled, or added, at a share of 0.7.
 
     python examples/papers/fraccaro2016/figure4.py FOLDER [--particles 100 1000] [--runs 50]
 
@@ -39,11 +40,13 @@ RESEED_SHARE = 5  # a batch has so many times fewer runs with new states
 # Stages of annealed importance sampling; at 4000 a path takes as many sweeps as a particle, whose
 # 7840 sweeps are of half of the units on average.
 STAGES, PATHS = (1000, 4000, 10_000), 100
+ANNEALED = "ais", "mas"  # along the geometric and along the moment-averaged path
 COLOURS = {
     "rm": "tab:blue",
     "arm": "tab:orange",
     "anticipate": "tab:green",
     "ais": "tab:gray",
+    "mas": "tab:purple",
     "reseed": "tab:red",
 }
 
@@ -76,15 +79,19 @@ def sampler(method: str, name: str, n_runs: int) -> pe.methods.ResampleMove:
     return pe.methods.ARM(generate=generate, max_rounds=3, **options)
 
 
-def batch_of(rbm: pe.rbm.RBM, name: str, method: str, size: int, seed: int) -> dict[str, Any]:
+def batch_of(
+    rbm: pe.rbm.RBM, averaged: Any, name: str, method: str, size: int, seed: int
+) -> dict[str, Any]:
     """Return log Z of each run of a batch, its particles at a step, and processor seconds."""
-    n_runs, of_ais = max(BATCH // RESEED_SHARE, 2) if method == "reseed" else BATCH, method == "ais"
-    options: dict[str, Any] = {"draws": n_runs * (PATHS if of_ais else size)}
-    if of_ais:
+    n_runs = max(BATCH // RESEED_SHARE, 2) if method == "reseed" else BATCH
+    options: dict[str, Any] = {"draws": n_runs * (PATHS if method in ANNEALED else size)}
+    if method in ANNEALED:
         options["method"] = pe.methods.AIS(n_stages=size, direction="forward")
-        options["schedule"] = "linear"
+        options |= {"schedule": "linear", "path": averaged if method == "mas" else "geometric"}
     else:
         options |= {"method": sampler(method, name, n_runs), "path": "units"}
+    if method == "mas":
+        averaged.learn()  # once, and not counted
     started = time.process_time()
     dt = pe.sample_evidence(
         rbm, target_mcse=None, random_seed=seed, progressbar=False, cores=1, **options
@@ -94,7 +101,7 @@ def batch_of(rbm: pe.rbm.RBM, name: str, method: str, size: int, seed: int) -> d
     log_z = np.logaddexp.reduce(log_weight.reshape(n_runs, -1), axis=1)
     log_z -= np.log(log_weight.size / n_runs)
     blocks = pe.to_record(dt).of("forward")
-    particles = PATHS if of_ais else [block.trace.particles.mean() for block in blocks]
+    particles = PATHS if method in ANNEALED else [b.trace.particles.mean() for b in blocks]
     return {"log_z": log_z, "particles": particles, "seconds": seconds}
 
 
@@ -111,10 +118,11 @@ def made(
     wanted = {}
     for name in names:
         rbm = machine(name, folder, quick=quick, data=data)
+        averaged = pe.paths.MomentAveragedPath(rbm)
         for method in methods:
-            sizes = STAGES if method == "ais" else tuple(particles)
-            for size in (10,) if quick and method == "ais" else sizes:
-                make = partial(batch_of, rbm, name, method, size)
+            sizes = STAGES if method in ANNEALED else tuple(particles)
+            for size in (10,) if quick and method in ANNEALED else sizes:
+                make = partial(batch_of, rbm, averaged, name, method, size)
                 wanted[f"{name} {method}", size] = -(-n_runs // BATCH), make
     return kept(folder / f"{NAME}_runs.csv", wanted)
 
@@ -158,14 +166,14 @@ def figure(found: pd.DataFrame, path: Path) -> None:
 
 def compared_all(rows: pd.DataFrame) -> pd.DataFrame:
     """Return comparisons at equal numbers of particles, and with AIS of most stages."""
-    methods = ("arm", "rm"), ("anticipate", "rm"), ("anticipate", "arm")
+    methods = ("arm", "rm"), ("anticipate", "rm"), ("anticipate", "arm"), ("mas", "ais")
     pairs = [(f"{name} {a}", f"{name} {b}") for name in MACHINES for a, b in methods]
     parts = [comparisons(rows, pairs)]
-    ais = rows["setting"].str.endswith(" ais") & (rows["size"] == max(STAGES))
-    for size in rows["size"][~rows["setting"].str.endswith(" ais")].unique():
-        moved = rows.assign(size=rows["size"].mask(ais, size))
-        moved = moved[moved["size"] == size]
-        parts.append(comparisons(moved, [(f"{name} arm", f"{name} ais") for name in MACHINES]))
+    arm, ais = (rows["setting"].str.endswith(f" {method}") for method in ("arm", "ais"))
+    for size in rows["size"][arm].unique():
+        both = rows[(arm & (rows["size"] == size)) | (ais & (rows["size"] == max(STAGES)))]
+        both = both.assign(size=size)
+        parts.append(comparisons(both, [(f"{name} arm", f"{name} ais") for name in MACHINES]))
     return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 

@@ -1,10 +1,13 @@
-"""Figure and tables of docs/kiwaki2015.md, from the tables of schedules.py.
+"""Figures and tables of docs/kiwaki2015.md, from the tables of schedules.py.
 
-Upper row of the figure: the effective sample size of a run against the number of stages (the
+Upper row of the first figure: the effective sample size of a run against the number of stages (the
 paper's Figs. 3 and 6). Lower row: that of the weights that paths have accumulated up to beta, at
-most stages (Fig. 4). ``python examples/papers/kiwaki2015/page.py`` writes
-docs/figures/kiwaki2015_sample_sizes.png and prints the tables in Markdown. By default it reads
-the files of schedules.py that lie in docs/figures.
+most stages (Fig. 4). Upper row of the second one: the schedules (Fig. 1). Lower row: log Z against
+the number of stages (Figs. 2 and 5).
+
+``python examples/papers/kiwaki2015/page.py`` writes docs/figures/kiwaki2015_sample_sizes.png and
+kiwaki2015_log_z.png, and prints the tables in Markdown. By default it reads the files of
+schedules.py that lie in docs/figures.
 """
 
 import argparse
@@ -15,7 +18,7 @@ import pandas as pd
 from scipy import stats
 
 TABLES = Path(__file__).parents[3] / "docs" / "figures"
-FIGURE = TABLES / "kiwaki2015_sample_sizes.png"
+FIGURES = "kiwaki2015_sample_sizes.png", "kiwaki2015_log_z.png"
 LEAST = 3  # runs with different seeds, from which differences have an interval
 COLOURS = {"LINEAR": "#333333", "SM08": "#e69f00", "GMS13": "#56b4e9", "VAROPT": "#d55e00"}
 TITLES = {
@@ -26,12 +29,15 @@ TITLES = {
     "cd1_500": "CD1(500)",
     "cd25_500": "CD25(500)",
 }
+# Tables alone: machines with lower learning rates, which mix.
+MIXING = {"pcd500_low": "PCD(500), low rate", "cd25_500_low": "CD25(500), low rate"}
 
 
 def tables(folder=TABLES, base="data"):
-    """Return the figures of the runs, and the sample sizes of accumulated weights."""
-    both = (pd.read_csv(Path(folder) / f"kiwaki2015_{x}.csv") for x in ("schedules", "path_ess"))
-    return tuple(table[table.base == base] for table in both)
+    """Return the figures of the runs, the sample sizes of accumulated weights, and schedules."""
+    kinds = "schedules", "path_ess", "beta"
+    found = (pd.read_csv(Path(folder) / f"kiwaki2015_{kind}.csv") for kind in kinds)
+    return tuple(table[table.base == base] for table in found)
 
 
 def at_most_stages(table):
@@ -52,7 +58,7 @@ def sample_sizes(runs):
     """
     names = list(dict.fromkeys(runs.schedule))
     rows = []
-    for machine, title in TITLES.items():
+    for machine, title in (TITLES | MIXING).items():
         own = runs[runs.machine == machine]
         for n_stages, group in own.groupby("n_stages"):
             ess = 100.0 * group.groupby("schedule").ess.agg(["mean", "sem"]).loc[names]
@@ -72,7 +78,7 @@ def differences(runs):
     Intervals of 95 % are by the t distribution, from differences between runs of the same seed.
     """
     others, rows = [name for name in COLOURS if name != "VAROPT"], []
-    for machine, title in TITLES.items():
+    for machine, title in (TITLES | MIXING).items():
         for n_stages, group in runs[runs.machine == machine].groupby("n_stages"):
             ess = 100.0 * group.pivot(index="seed", columns="schedule", values="ess")
             if len(ess) < LEAST:
@@ -90,7 +96,7 @@ def differences(runs):
 def log_z(runs):
     """Return the table of log Z at most stages, without decelerations."""
     rows = []
-    for machine, title in TITLES.items():
+    for machine, title in (TITLES | MIXING).items():
         first = runs[(runs.machine == machine) & (runs.seed == 0)]
         group = at_most_stages(first).set_index("schedule")
         exact = group.exact.iloc[0]
@@ -101,13 +107,14 @@ def log_z(runs):
     return markdown(["machine", "K", "exact", *COLOURS, "sd of VAROPT: predicted, found"], rows)
 
 
-def draw(runs, shares, out=FIGURE):
-    """Draw the figure and return the path of its file."""
+def draw(runs, shares, beta, out=TABLES):
+    """Draw both figures and return the paths of their files."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    fig, axes = plt.subplots(2, len(TITLES), figsize=(15, 5.4), sharey="row", layout="constrained")
-    for (upper, lower), (name, title) in zip(axes.T, TITLES.items(), strict=True):
+    size = {"figsize": (15, 5.4), "layout": "constrained"}
+    of_ess, upper_lower = plt.subplots(2, len(TITLES), sharey="row", **size)
+    for (upper, lower), (name, title) in zip(upper_lower.T, TITLES.items(), strict=True):
         on_the_way = at_most_stages(shares[shares.machine == name])
         for schedule, colour in COLOURS.items():
             rows = runs[(runs.machine == name) & (runs.schedule == schedule)]
@@ -115,23 +122,52 @@ def draw(runs, shares, out=FIGURE):
             steps = on_the_way[on_the_way.schedule == schedule]
             upper.plot(rows.n_stages, rows.ess, "o-", color=colour, label=schedule)
             lower.plot(steps.beta, steps.share, color=colour)
-        upper.set(xscale="log", title=title, xlabel="number of stages K")
-        upper.set_xticks(rows.n_stages, [f"{n:,}" for n in rows.n_stages])
-        upper.minorticks_off()
+        label_stages(upper, rows.n_stages)
+        upper.set_title(title)
         lower.set(xlabel="beta", ylim=(0, 1))
-    axes[0, 0].set_ylabel("ESS (share of paths)")
-    axes[1, 0].set_ylabel("ESS of accumulated weights")
-    axes[0, 0].legend(frameon=False)
-    fig.savefig(out, dpi=80)
-    plt.close(fig)
-    return Path(out)
+    label_rows(upper_lower, "ESS (share of paths)", "ESS of accumulated weights")
+
+    of_log_z, upper_lower = plt.subplots(2, len(TITLES), **size)
+    for (upper, lower), (name, title) in zip(upper_lower.T, TITLES.items(), strict=True):
+        own = runs[runs.machine == name]
+        for k, (schedule, colour) in enumerate(COLOURS.items()):
+            steps = beta[(beta.machine == name) & (beta.schedule == schedule)]
+            upper.plot(steps.stage, steps.beta, color=colour, label=schedule)
+            found = own[own.schedule == schedule].groupby("n_stages").log_z.agg(["mean", "std"])
+            place = found.index * 1.06 ** (k - 1.5)  # side by side
+            lower.errorbar(place, found["mean"], found["std"], fmt="o-", color=colour, capsize=2)
+        if own.exact.notna().any():
+            lower.axhline(own.exact.iloc[0], color="0.6", linestyle="--")
+        label_stages(lower, found.index)
+        upper.set(title=title, xlabel="share of the stages")
+    label_rows(upper_lower, "beta", "log Z (nats)")
+
+    files = [Path(out) / name for name in FIGURES]
+    for fig, file in zip((of_ess, of_log_z), files, strict=True):
+        fig.savefig(file, dpi=80)
+        plt.close(fig)
+    return files
+
+
+def label_stages(axis, n_stages):
+    """Label the axis of the number of stages."""
+    axis.set(xscale="log", xlabel="number of stages K")
+    axis.set_xticks(n_stages, [f"{n:,}" for n in n_stages])
+    axis.minorticks_off()
+
+
+def label_rows(axes, upper, lower):
+    """Label the rows of a figure, whose first panel has the legend."""
+    axes[0, 0].set_ylabel(upper)
+    axes[1, 0].set_ylabel(lower)
+    axes[0, 0].legend(frameon=False, fontsize="small")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", type=Path, default=TABLES, help="folder of the csv files")
-    parser.add_argument("--out", type=Path, default=FIGURE.parent, help="folder of the figure")
+    parser.add_argument("--out", type=Path, default=TABLES, help="folder of the figures")
     given = parser.parse_args()
-    runs, shares = tables(given.tables)
-    print(draw(runs, shares, given.out / FIGURE.name))
+    runs, shares, beta = tables(given.tables)
+    print(*draw(runs, shares, beta, given.out), sep="\n")
     print(sample_sizes(runs), differences(runs), log_z(runs), sep="\n\n")

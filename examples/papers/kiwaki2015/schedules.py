@@ -1,16 +1,16 @@
-"""Annealing schedules on the six machines of Kiwaki (2015), section 7: log Z and sample sizes.
+"""Annealing schedules on the machines of Kiwaki (2015), section 7: log Z and sample sizes.
 
 LINEAR, SM08, GMS13, VAROPT and its decelerations with bounds of 0.009, 0.006 and 0.003 on the step,
-forward only, on machines that ``train.py`` has trained. Two tables are written as csv: the figures
-of every run, and the effective sample size of the weights that paths have accumulated on the way
-(the paper's Fig. 4).
+forward only, on machines that ``train.py`` has trained. Three tables are written as csv: the
+figures of every run; the effective sample size of the weights that paths have accumulated on the
+way (the paper's Fig. 4); and the schedules themselves (Fig. 1).
 
 The effective sample size is that of the paper's Eq. 5, ``M / (1 + var(w / mean(w)))``, with M paths
 of weights w: ``pe.estimators.effective_sample_size``. The reference has the base rates of the
 training images for all machines (``--base uniform`` for equal rates). The paper does not say which
 reference it has.
 
-Run it with ``python examples/papers/kiwaki2015/schedules.py FOLDER``, where FOLDER holds the six
+Run it with ``python examples/papers/kiwaki2015/schedules.py FOLDER``, where FOLDER holds the
 files of ``train.py``. All machines and stages take a quarter of an hour of one core for each of
 ``--seeds``; ``--quick`` takes seconds. Each machine, number of stages and seed is stored when it is
 finished, and is not run again; accumulated sample sizes are stored of the first seed.
@@ -33,6 +33,7 @@ from real_data import mnist
 
 RESULTS = Path(__file__).parents[2] / "results"
 MACHINES = ("pcd20", "cd1_20", "cd25_20", "pcd500", "cd1_500", "cd25_500")
+MIXING = ("pcd500_low", "cd25_500_low")
 BOUNDS = (0.009, 0.006, 0.003)
 SCHEDULES = {
     "LINEAR": pe.schedules.Linear(),
@@ -48,6 +49,8 @@ SEED = 20150625
 _LARGEST_ENUMERATED = 20
 _SMOOTHING = 0.01  # as pe.rbm.RBM does with data
 _POINTS = np.linspace(0.0, 1.0, 51)[1:]  # of beta at which accumulated sample sizes are stored
+_SHARES = np.linspace(0.0, 1.0, 51)  # of the stages at which beta is stored
+_SHORT = 400, 16  # stages and paths of a run that learns a schedule
 
 
 def machine(file, train, base="data"):
@@ -63,7 +66,7 @@ def machine(file, train, base="data"):
 
 
 def annealed(rbm, schedule, n_stages, runs, seed=0):
-    """Return the figures of a run, and the sample sizes of accumulated weights by beta."""
+    """Return the figures of a run, the sample sizes of accumulated weights by beta, and beta."""
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pe.EvidenceWarning)  # the status is in the table
@@ -90,7 +93,7 @@ def annealed(rbm, schedule, n_stages, runs, seed=0):
     }
     # blocks have the same number of paths, apart from the last
     shares = dt["annealing"]["path_ess"].values.mean(axis=0)
-    return figures, np.interp(_POINTS, beta[1:], shares)
+    return figures, np.interp(_POINTS, beta[1:], shares), beta
 
 
 def schedules_of(rbm, n_stages, runs, seed=0):
@@ -104,12 +107,24 @@ def schedules_of(rbm, n_stages, runs, seed=0):
         if bound is not None and bound * n_stages < 1.0:
             continue  # so many stages do not reach 1
         if bound is None or plain is None or plain[0]["largest_step"] > bound:
-            result = annealed(rbm, schedule, n_stages, runs, seed)
+            result = annealed(rbm, schedule, n_stages, runs, seed)[:2]
         else:
             result = plain
         if name == "VAROPT":
             plain = result
         yield name, *result
+
+
+def curves_of(name, rbm, base):
+    """Return beta of four schedules at shares of their stages."""
+    n_stages, runs = _SHORT
+    parts = []
+    for schedule in ("LINEAR", "SM08", "GMS13", "VAROPT"):
+        beta = annealed(rbm, SCHEDULES[schedule], n_stages, runs)[2]
+        key = {"machine": name, "base": base, "n_stages": n_stages, "schedule": schedule, "seed": 0}
+        at = np.interp(_SHARES, np.linspace(0.0, 1.0, len(beta)), beta)
+        parts.append(pd.DataFrame(key | {"stage": _SHARES, "beta": at}))
+    return pd.concat(parts)
 
 
 def tables_of(name, rbm, n_stages, runs, base, seed=0):
@@ -142,16 +157,24 @@ def best(table):
 
 
 def main(
-    folder, out=RESULTS, *, names=MACHINES, runs=None, stages=None, base="data", seeds=1, data=None
+    folder,
+    out=RESULTS,
+    *,
+    names=MACHINES + MIXING,
+    runs=None,
+    stages=None,
+    base="data",
+    seeds=1,
+    data=None,
 ):
-    """Anneal the machines in ``folder``, write both tables to ``out``, and return the first.
+    """Anneal the machines in ``folder``, write the tables to ``out``, and return the first.
 
     What the files hold already is kept, and not run again. Seeds come one after the other, so that
     all cells of the tables have about as many of them.
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
-    files = out / "kiwaki2015_schedules.csv", out / "kiwaki2015_path_ess.csv"
+    files = [out / f"kiwaki2015_{kind}.csv" for kind in ("schedules", "path_ess", "beta")]
     train, _ = mnist(data)
     rbms = {name: machine(Path(folder) / f"{name}.npz", train, base) for name in names}
     for seed in range(seeds):
@@ -165,6 +188,9 @@ def main(
                 appended(files[0], found[0])
                 if seed == 0 and n_stages == max(own):
                     appended(files[1], found[1])
+    for name, rbm in rbms.items():
+        if not is_there(files[2], name, base, _SHORT[0], 0):
+            appended(files[2], curves_of(name, rbm, base))
     table = pd.read_csv(files[0])
     print(f"\nlargest sample size at most stages\n{best(table[table.base == base]).to_string()}")
     return table
@@ -187,7 +213,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="folder of the parameters")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the tables")
-    parser.add_argument("--only", nargs="+", choices=MACHINES, default=list(MACHINES))
+    names = MACHINES + MIXING
+    parser.add_argument("--only", nargs="+", choices=names, default=list(names))
     parser.add_argument("--seeds", type=int, default=1, help="number of repetitions")
     parser.add_argument("--runs", type=int, help="number of paths")
     parser.add_argument("--stages", type=int, nargs="+", help="numbers of stages")
