@@ -148,7 +148,7 @@ MADE = (
         "fraccaro2016/figure2.py FOLDER --points 100",
         _named(*POINTS),
         ("usps_3v5/usps_3v5.npz",),
-        30,
+        10,
     ),
     Figure(
         "fraccaro2016_figure2",
@@ -164,7 +164,7 @@ MADE = (
         "fraccaro2016/grid.py FOLDER",
         _named("fraccaro2016_grid.csv", "fraccaro2016_grid_runs.csv", "fraccaro2016_grid.png"),
         ("usps_3v5/usps_3v5.npz",),
-        30,
+        15,
     ),
     Figure(
         "fraccaro2016_figure4",

@@ -365,7 +365,7 @@ class FixedSchedule(Schedule):
 
     def plan(self, run: Planning) -> tuple[Plan, Plan]:
         """Return the plan of a pilot, and the one that blocks follow."""
-        setup = run.setup
+        setup = run.setup  # with a kernel that has nothing to tune, a pilot would learn nothing
         learns = isinstance(setup.kernel, Tunable) or isinstance(setup.path, Bridgeable)
         has_pilot = run.has_pilot and (learns or run.sampler.uses_pilot)
         plan = run.piloted(self.beta) if has_pilot else run.untuned(self.beta)

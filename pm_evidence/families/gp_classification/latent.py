@@ -351,8 +351,9 @@ class _Points:
     ) -> Floats:
         """Return nearly ``inv(M(x))`` times momenta, given a velocity that is nearly the same.
 
-        If the velocity does not change, it is that with the metric at ``x``. The metric here takes
-        its place, or a closer one: ``known`` has those of earlier calls by their rows.
+        If the velocity does not change, it is that with the metric at ``x``. Equations are solved
+        with the metric here where that is close, and otherwise with another one, which ``known``
+        keeps by its row for later calls.
         """
         d = self.precisions + self._information(x)[0]
         found, close = np.empty_like(x), self._are_close(d, self.d[rows])
